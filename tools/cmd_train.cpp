@@ -1,4 +1,5 @@
 // tessera train MODEL --data FILE.npz
+#include <algorithm>
 #include <atomic>
 #include <chrono>
 #include <cmath>
@@ -49,6 +50,8 @@ struct TrainCommand {
   bool json = false, quiet = false;
 };
 
+constexpr int64_t kMostEpochs = 1'000'000'000;  // times the steps of one fits 64 bits
+
 std::atomic<bool> g_stop = false;  // set by Ctrl-C while steps run
 
 // While it lives, Ctrl-C ends the loop after the step at hand; a second one ends the process.
@@ -77,7 +80,8 @@ void check_numbers(const TrainCommand& command) {
   if (!(command.rate > 0) || !std::isfinite(command.rate))
     refuse("TSR-4080", fmt::format("--lr {}", command.rate), "a finite learning rate above 0", "0.001 is a usual one");
   if (command.batch < 1) refuse("TSR-4080", fmt::format("--batch {}", command.batch), "at least one sample");
-  if (command.epochs < 1) refuse("TSR-4080", fmt::format("--epochs {}", command.epochs), "at least one epoch");
+  if (command.epochs < 1 || command.epochs > kMostEpochs)
+    refuse("TSR-4080", fmt::format("--epochs {}", command.epochs), fmt::format("1 to {} epochs", kMostEpochs));
   if (command.warmup < 0) refuse("TSR-4080", fmt::format("--warmup {}", command.warmup), "0 steps or more");
   if (!(command.data.scale > 0) || !std::isfinite(command.data.scale))
     refuse("TSR-4080", fmt::format("--scale {}", command.data.scale), "a finite number above 0");
@@ -111,8 +115,8 @@ Graph read_graph(const TrainCommand& command, int64_t batch) {
   DriverOptions options = driver_options(command.compile);
   set_batch(command.model, {batch, batch, 1}, options.compile);
   ImportedModel model = read_model(command.model, options, unwatched);
-  if (!model.symbols.empty()) refuse_ranges(model, "train");
-  return graph_alone(std::move(model));
+  refuse_ranges(model, "train");
+  return with_own_statistics(graph_alone(std::move(model)), standard_ops());
 }
 
 std::unique_ptr<Model> compiled(Graph graph, const TrainCommand& command) {
@@ -128,11 +132,14 @@ std::unique_ptr<Model> compiled(Graph graph, const TrainCommand& command) {
 // The model with what was learnt in place of its constants, whatever sizes it is read for.
 ImportedModel trained(ImportedModel model, const std::vector<std::string>& names,
                       const std::vector<TensorPtr>& values) {
-  model.graph = with_constants(model.graph, names, values);
+  const auto filled = [names, values](const Graph& graph) {
+    return with_constants(with_own_statistics(graph, standard_ops()), names, values);
+  };
+  model.graph = filled(model.graph);
   if (model.at)
-    model.at = [at = model.at, names, values](const std::vector<int64_t>& sizes) -> GraphOrRefusal {
+    model.at = [at = model.at, filled](const std::vector<int64_t>& sizes) -> GraphOrRefusal {
       GraphOrRefusal read = at(sizes);
-      if (Graph* graph = std::get_if<Graph>(&read)) return with_constants(*graph, names, values);
+      if (Graph* graph = std::get_if<Graph>(&read)) return filled(*graph);
       return read;
     };
   if (model.at_samples)
@@ -164,13 +171,29 @@ void write_trained(const TrainCommand& command, const Model& step, const std::ve
   write_module(compile_imported(std::move(model), options, runner), command.output);
 }
 
+void refuse_one_file_twice(std::vector<std::string> written) {
+  std::sort(written.begin(), written.end());
+  for (size_t i = 1; i < written.size(); ++i)
+    if (!written[i].empty() && written[i] == written[i - 1])
+      refuse("TSR-4062", fmt::format("'{}' would be written twice", written[i]), "a file of its own for each output");
+}
+
+int64_t batch_of(const TensorType& input) {
+  const auto batch = input.shape.empty() ? std::optional<int64_t>(1) : as_int(input.shape[0]);
+  return batch.value_or(1);
+}
+
 std::string hash_text(const Graph& graph) { return fmt::format("{:016x}", structural_hash(graph)); }
 
 int train_model(const TrainCommand& command) {
   check_numbers(command);
-  const std::vector<std::string> read = files_of_model(command.model);
-  for (const std::string* written : {&command.output, &command.curve, &command.checkpoint, &command.step})
+  std::vector<std::string> read = files_of_model(command.model);
+  read.push_back(command.data.path);
+  if (!command.checkpoint.empty()) refuse_to_overwrite(command.checkpoint, read);
+  if (!command.resume.empty()) read.push_back(command.resume);  // which checkpoints may replace
+  for (const std::string* written : {&command.output, &command.curve, &command.step})
     if (!written->empty()) refuse_to_overwrite(*written, read);
+  refuse_one_file_twice({command.output, command.curve, command.checkpoint, command.step});
   TrainingOptions options;
   options.loss = loss_kind(command.loss);
   options.optimizer = command.numbers;
@@ -196,9 +219,10 @@ int train_model(const TrainCommand& command) {
   int64_t num_numbers = 0;
   {
     Progress progress("preparing " + std::filesystem::path(command.model).filename().string());
-    const Graph model = read_graph(command, command.batch);
+    const Graph model = with_shared_constants(read_graph(command, command.batch), standard_ops());
     if (model.num_own_inputs() != 1)
       refuse("TSR-6231", fmt::format("the model has {} inputs", model.num_own_inputs()), "a model with one input");
+    require_batch(data, batch_of(model.type(model.inputs[0])));
     TrainingStep made = training_step(model, options, standard_ops());
     loop_options.model_hash = hash_text(model);
     loop_options.settings = fmt::format(

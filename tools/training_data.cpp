@@ -36,6 +36,8 @@ class Arrays {
     Tensor tensor = read_npz(path_, name);
     if (tensor.dims().empty())
       refuse("TSR-6230", fmt::format("array '{}' of '{}' is a single number", name, path_), "an array of rows");
+    if (tensor.dtype() == DType::kString)
+      refuse("TSR-6230", fmt::format("array '{}' of '{}' holds strings", name, path_), "an array of numbers");
     return tensor;
   }
   Tensor need(const std::string& name, std::initializer_list<const char*> candidates, const char* flag) const {
@@ -70,6 +72,8 @@ void require_equal_rows(const Arrays& arrays, const Tensor& samples, const Tenso
            fmt::format("'{}' has samples {} and targets {}", arrays.path(), shape_text(samples), shape_text(targets)),
            "a target for each sample");
 }
+
+constexpr double kMostWhole = 9e18;  // fits 64 bits
 
 // Both one after the other.
 Tensor joined(const Tensor& a, const Tensor& b, const std::string& path) {
@@ -131,10 +135,24 @@ Tensor as_rows(const Tensor& data, DType dtype, int64_t elements, const std::str
            fmt::format("{} numbers each, as the model takes them", elements));
   Tensor result(dtype, {rows, elements});
   for (int64_t i = 0; i < result.num_elements(); ++i) {
-    if (dtype == DType::kI64) result.set_int(i, data.get_int(i));
-    else result.set_double(i, data.get_double(i));
+    if (is_int(dtype)) {
+      const double given = data.get_double(i);
+      const bool is_whole = std::abs(given) <= kMostWhole && given == std::floor(given);
+      if (is_whole) result.set_int(i, data.get_int(i));
+      if (!is_whole || result.get_double(i) != given)
+        refuse("TSR-6233", fmt::format("{}: row {} has {}", what, i / elements, given),
+               fmt::format("whole numbers that {} has", dtype_name(dtype)));
+    } else {
+      result.set_double(i, data.get_double(i));
+    }
   }
   return result;
+}
+
+void require_batch(const TrainingData& data, int64_t batch) {
+  if (std::ssize(data.train) < batch)
+    refuse("TSR-6231", fmt::format("there are {} samples to train on and {} in a batch", data.train.size(), batch),
+           "at least one batch of samples", "choose a smaller --batch");
 }
 
 void require_classes(const Tensor& targets, int64_t classes) {

@@ -28,8 +28,10 @@ struct TrainingData {
 TrainingData read_training_data(const TrainingDataOptions& options);
 
 // Rows as tensors of other types, for copying into batches: of `dtype`, each with `elements` elements. UserError
-// TSR-6231 where they have others, `what` says of what.
+// TSR-6231 where they have others, TSR-6233 where integers would lose what a number says; `what` says of what.
 Tensor as_rows(const Tensor& data, DType dtype, int64_t elements, const std::string& what);
+// UserError TSR-6231 unless there are as many samples to train on as a batch has.
+void require_batch(const TrainingData& data, int64_t batch);
 // UserError TSR-6232 unless all of `targets`, i64, are within 0 .. classes - 1.
 void require_classes(const Tensor& targets, int64_t classes);
 // UserError TSR-6233 unless all numbers are finite.

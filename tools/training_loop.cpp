@@ -14,8 +14,6 @@ namespace tessera {
 
 namespace {
 
-constexpr const char* kStepState = "training.step";
-
 [[noreturn]] void refuse(const std::string& id, const std::string& found, const std::string& legal,
                          const std::string& hint = "") {
   throw UserError({.id = id, .message = found, .node = {}, .legal = legal, .hint = hint});
@@ -59,9 +57,6 @@ TrainingLoop::TrainingLoop(Model& step, Model& inference, const TrainingData& da
   if (options.has_classes) require_classes(targets_, inference.outputs()[0].dims.at(1));
   else require_finite(targets_, "targets");
   steps_per_epoch_ = std::ssize(data.train) / batch_;
-  if (steps_per_epoch_ == 0)
-    refuse("TSR-6231", fmt::format("there are {} samples to train on and {} in a batch", data.train.size(), batch_),
-           "at least one batch of samples", "choose a smaller --batch");
   batch_bytes_ = std::make_shared<std::vector<std::byte>>(static_cast<size_t>(dtype_bytes(x.dtype, elements_of(x))));
   target_bytes_ = std::make_shared<std::vector<std::byte>>(static_cast<size_t>(dtype_bytes(y.dtype, elements_of(y))));
   rate_ = std::make_shared<double>(0);
@@ -71,7 +66,7 @@ TrainingLoop::TrainingLoop(Model& step, Model& inference, const TrainingData& da
   inference_.bind({Tensor(x.dtype, x.dims, batch_bytes_, batch_bytes_->data())});
 }
 
-int64_t TrainingLoop::steps_done() const { return step_.state(state_named(step_, kStepState)).get_int(0); }
+int64_t TrainingLoop::steps_done() const { return step_.state(step_.states().size() - 1).get_int(0); }
 
 void TrainingLoop::gather(const std::vector<int64_t>& rows, size_t begin) {
   const auto copy = [&](const Tensor& from, std::vector<std::byte>& to) {
@@ -118,6 +113,8 @@ void TrainingLoop::resume(const std::string& path) {
              fmt::format("checkpoint '{}' has no '{}' of type {}", path, step_.states()[i].name,
                          step_.states()[i].type_text()),
              "a checkpoint of this model");
+  if (const int64_t done = found.back()->get_int(0); done < 0)
+    refuse("TSR-6234", fmt::format("checkpoint '{}' was made after step {}", path, done), "0 steps or more");
   for (size_t i = 0; i < found.size(); ++i) step_.set_state(i, *found[i]);
 }
 

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <cstring>
+#include <filesystem>
 #include <fstream>
 
 #include <fmt/format.h>
@@ -65,6 +66,7 @@ void write_safetensors(const std::string& path, const NamedTensors& contents) {
 }
 
 NamedTensors read_safetensors(const std::string& path) {
+  if (std::filesystem::is_directory(path)) refuse(path, "it is a folder");
   std::ifstream file(path, std::ios::binary | std::ios::ate);
   if (!file) refuse(path, std::strerror(errno));
   const auto size = static_cast<uint64_t>(std::max<std::streamoff>(file.tellg(), 0));
@@ -79,6 +81,7 @@ NamedTensors read_safetensors(const std::string& path) {
   const nlohmann::json header = nlohmann::json::parse(text, nullptr, false);
   if (!header.is_object()) refuse(path, "its header is no JSON object");
   const uint64_t begin = sizeof(length) + length;
+  uint64_t end = 0;
   NamedTensors contents;
   try {
     for (const auto& [name, entry] : header.items()) {
@@ -98,6 +101,7 @@ NamedTensors read_safetensors(const std::string& path) {
       const auto bytes = static_cast<uint64_t>(dtype_bytes(known->first, static_cast<int64_t>(elements)));
       if (offsets[0] > offsets[1] || offsets[1] > size - begin || offsets[1] - offsets[0] != bytes)
         refuse(path, fmt::format("tensor '{}' has {} bytes from {} to {}", name, bytes, offsets[0], offsets[1]));
+      end = std::max(end, offsets[1]);
       Tensor tensor(known->first, dims);
       file.seekg(static_cast<std::streamoff>(begin + offsets[0]));
       if (!file.read(reinterpret_cast<char*>(tensor.mutable_bytes()), static_cast<std::streamsize>(bytes)))
@@ -107,6 +111,7 @@ NamedTensors read_safetensors(const std::string& path) {
   } catch (const nlohmann::json::exception&) {
     refuse(path, "an entry of its header is not as it should be");
   }
+  if (end != size - begin) refuse(path, fmt::format("{} bytes follow its last tensor", size - begin - end));
   return contents;
 }
 

@@ -3,9 +3,11 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cstring>
 #include <map>
 #include <optional>
 #include <set>
+#include <tuple>
 
 #include "autodiff/gradients.h"
 #include "ops/composites/composites.h"
@@ -39,6 +41,17 @@ std::set<ValueId> statistics_of(const Graph& model) {
         if (producer && producer->op->kind == OpKind::kConstant) found.insert(node.inputs[i]);
       }
   return found;
+}
+
+// Which constants are one: those of these numbers in memory.
+using Numbers = std::tuple<const std::byte*, int64_t, DType>;
+
+// Of constants of rank 1 or more; others are numbers of the operators.
+std::optional<Numbers> numbers_of(const Node& node) {
+  if (node.op->kind != OpKind::kConstant) return std::nullopt;
+  const TensorPtr value = node.attrs.get<TensorPtr>("value");
+  if (value->dims().empty() || value->num_elements() == 0) return std::nullopt;
+  return Numbers{value->bytes(), value->num_elements(), value->dtype()};
 }
 
 std::vector<ValueId> parameters_of(const Graph& model) {
@@ -218,6 +231,7 @@ class StepBuilder {
       for (const ValueId value : *values) {
         names->push_back(model_.value(value).name);
         graph.states.push_back({names->back(), initial(value)});
+        taken_.insert(names->back());
       }
     if (options_.clip_norm > 0) clip(o, given);
 
@@ -228,7 +242,7 @@ class StepBuilder {
       moments.emplace_back();
       const TensorType type = graph.type(inputs[i]);
       for (const std::string& name : moment_names(options_.optimizer)) {
-        moment_states.push_back({fmt::format("{}.{}", step.parameters[i], name), nullptr});
+        moment_states.push_back({free_name(fmt::format("{}.{}", step.parameters[i], name)), nullptr});
         moments.back().push_back(graph.add_input(graph.unique_name(moment_states.back().name), type));
       }
     }
@@ -243,13 +257,20 @@ class StepBuilder {
       moments_after.insert(moments_after.end(), next.begin() + 1, next.end());
     }
     graph.states.insert(graph.states.end(), moment_states.begin(), moment_states.end());
-    graph.states.push_back({"training.step", nullptr});
+    graph.states.push_back({free_name("training.step"), nullptr});
     graph.outputs.insert(graph.outputs.end(), after.begin(), after.end());
     graph.outputs.insert(graph.outputs.end(), statistics.begin(), statistics.end());
     graph.outputs.insert(graph.outputs.end(), moments_after.begin(), moments_after.end());
     graph.outputs.push_back(number);
     step.graph = std::move(graph);
     return step;
+  }
+
+  // A name of a state, which weights of the model may have already.
+  std::string free_name(const std::string& wanted) {
+    std::string name = wanted;
+    for (int i = 1; !taken_.insert(name).second; ++i) name = fmt::format("{}_{}", wanted, i);
+    return name;
   }
 
   // All gradients times min(1, clip_norm / (norm + 1e-6)), as torch.nn.utils.clip_grad_norm_ does.
@@ -271,6 +292,7 @@ class StepBuilder {
   const OpTable& ops_;
   std::vector<ValueId> parameters_, statistics_;  // of the model
   std::map<ValueId, ValueId> next_statistics_;
+  std::set<std::string> taken_;  // names of states
   Graph graph_;
   std::vector<ValueId> map_;
   ValueId rate_ = -1;
@@ -341,13 +363,69 @@ Graph with_states(const Graph& model, const std::vector<std::string>& names) {
   return result;
 }
 
+Graph with_own_statistics(const Graph& model, const OpTable& ops) {
+  std::map<Numbers, size_t> uses;
+  const std::vector<std::vector<NodeId>> users = model.users();
+  for (const Node& node : model.nodes())
+    if (const auto numbers = numbers_of(node)) {
+      const ValueId value = node.outputs[0];
+      uses[*numbers] += users[index(value)].size() +
+                        static_cast<size_t>(std::count(model.outputs.begin(), model.outputs.end(), value));
+    }
+  GraphRewriter rewriter(model);
+  return rewriter.run([&](GraphRewriter& to, const Node& node, const std::vector<ValueId>& inputs) {
+    std::vector<ValueId> own = inputs;
+    if (is_composite(&node, "batch_norm"))
+      for (const auto& [i, name] : {std::pair<size_t, const char*>{3, "mean"}, {4, "variance"}}) {
+        const Node* producer = model.producer(node.inputs[i]);
+        const auto numbers = producer ? numbers_of(*producer) : std::nullopt;
+        if (!numbers || uses.at(*numbers) < 2) continue;
+        const TensorPtr shared = producer->attrs.get<TensorPtr>("value");
+        Tensor copy(shared->dtype(), shared->dims());
+        std::memcpy(copy.mutable_bytes(), shared->bytes(), static_cast<size_t>(shared->num_bytes()));
+        own[i] = GraphBuilder(to.target())
+                     .add(ops.get("constant"), {}, {{"value", std::make_shared<const Tensor>(std::move(copy))}},
+                          fmt::format("{}.running_{}", model.value(node.outputs[0]).name, name));
+      }
+    return to.copy(node, own);
+  });
+}
+
+Graph with_shared_constants(const Graph& model, const OpTable& ops) {
+  Graph result = model;
+  std::map<Numbers, ValueId> first;
+  for (size_t n = 0; n < result.nodes().size(); ++n) {
+    Node& node = result.node(static_cast<NodeId>(n));
+    const auto numbers = numbers_of(node);
+    if (!numbers) continue;
+    const auto [found, is_new] = first.emplace(*numbers, node.outputs[0]);
+    if (is_new) continue;
+    node.op = &ops.get("reshape");
+    node.inputs = {found->second};
+    node.attrs = Attrs{{"shape", result.type(node.outputs[0]).shape}};
+  }
+  return result;
+}
+
 Graph with_constants(const Graph& model, const std::vector<std::string>& names, const std::vector<TensorPtr>& values) {
   Graph result = model;
+  std::map<Numbers, TensorPtr> others;
+  const auto named = [&](const Node& node) -> TensorPtr {
+    const auto found = std::find(names.begin(), names.end(), result.value(node.outputs[0]).name);
+    return found == names.end() ? nullptr : values[static_cast<size_t>(found - names.begin())];
+  };
+  for (const Node& node : model.nodes())
+    if (const auto numbers = numbers_of(node); numbers && named(node)) others[*numbers] = named(node);
   for (size_t n = 0; n < result.nodes().size(); ++n) {
     Node& node = result.node(static_cast<NodeId>(n));
     if (node.op->kind != OpKind::kConstant) continue;
-    const auto found = std::find(names.begin(), names.end(), result.value(node.outputs[0]).name);
-    if (found != names.end()) node.attrs.set("value", values[static_cast<size_t>(found - names.begin())]);
+    if (const TensorPtr value = named(node)) {
+      node.attrs.set("value", value);
+    } else if (const auto numbers = numbers_of(node); numbers && others.count(*numbers)) {
+      const TensorPtr& given = others.at(*numbers);
+      const std::vector<int64_t> dims = node.attrs.get<TensorPtr>("value")->dims();
+      node.attrs.set("value", TensorPtr(std::make_shared<const Tensor>(given->dtype(), dims, given, given->bytes())));
+    }
   }
   return result;
 }

@@ -38,10 +38,20 @@ struct TrainingOptions {
 // statistics of batch normalisations aside. By name, in the order of the graph.
 std::vector<std::string> parameter_names(const Graph& model, const OpTable& ops);
 
+// The states are the parameters, the statistics, the moments and, last, the number of steps done.
 struct TrainingStep {
   Graph graph;
   std::vector<std::string> parameters, statistics;
 };
+
+// `model` with constants of their own for the running mean and variance of a batch normalisation whose numbers
+// something else reads, too: exporters keep equal initializers once, ones for a new scale and a new variance, which
+// training moves apart.
+Graph with_own_statistics(const Graph& model, const OpTable& ops);
+
+// `model` with one constant for those that are the same numbers in memory, whatever their shapes: importers give a
+// weight that is read in several shapes a constant for each, and it is one weight still.
+Graph with_shared_constants(const Graph& model, const OpTable& ops);
 
 // UserError TSR-2081 (numbers), TSR-2082 (the model has states, or no output that the loss takes), TSR-2083 (a frozen
 // name that is no parameter, or nothing to learn), TSR-2072 (operators without a gradient).
@@ -50,7 +60,8 @@ TrainingStep training_step(const Graph& model, const TrainingOptions& options, c
 // `model` with these constants as states that no call changes: what a training step has learnt is given to it.
 Graph with_states(const Graph& model, const std::vector<std::string>& names);
 
-// `model` with these constants in place of its own of the same names. REQUIRES: of their types.
+// `model` with these constants in place of its own of the same names, and of those that are the same numbers in
+// memory. REQUIRES: of their types.
 Graph with_constants(const Graph& model, const std::vector<std::string>& names, const std::vector<TensorPtr>& values);
 
 }  // namespace tessera::inline train

@@ -1,4 +1,4 @@
-#!/usr/bin/env python3
+#!/ usr / bin / env python3
 """`tessera train` on real digits: models built without a file and from ONNX, what is written, what goes on, what is
 refused.    cli_train_test.py TESSERA [unittest options]"""
 
@@ -79,7 +79,7 @@ class Train(CliTest):
             if threads == 1:
                 first = whole
             self.assertEqual(whole, first)
-        # Interrupted in the middle of an epoch, then gone on.
+#Interrupted in the middle of an epoch, then gone on.
         process = subprocess.Popen(
             [cli_support.TESSERA, "train", "lenet.graph", "--data", DIGITS, "--scale", str(1 / 16), "--threads", "1",
              "--epochs", "4", "--checkpoint", "part.safetensors"],
@@ -97,7 +97,7 @@ class Train(CliTest):
         else:  # it was faster
             self.assertEqual(process.returncode, 0)
         self.assertEqual((self.folder / "part.safetensors").read_bytes(), first)
-        # Python's library reads the form: a length, JSON, bytes.
+#Python's library reads the form: a length, JSON, bytes.
         length = int.from_bytes(first[:8], "little")
         header = json.loads(first[8 : 8 + length])
         self.assertEqual(header["fc2.weight"]["shape"], [10, 64])
@@ -127,7 +127,10 @@ class Train(CliTest):
         for value in ("0", "inf", "-1", "nan"):
             self.refused("TSR-4080", "--lr", value)
         self.refused("TSR-4080", "--batch", 0)
-        self.refused("TSR-4080", "--epochs", 0)
+        self.refused("TSR-6231", "--batch", 1_000_000_000, model="lenet.onnx")  # more than memory holds
+        self.refused("TSR-1025", "--dim", "n=1..7", model="lenet.onnx")
+        for value in ("0", str(2**63 - 1)):
+            self.refused("TSR-4080", "--epochs", value)
         self.refused("TSR-6211", data="missing.npz")
         self.refused("TSR-2083", "--freeze", "nothing")
         self.refused("TSR-2081", "--momentum", "-1", "--optimizer", "sgd")
@@ -141,6 +144,13 @@ class Train(CliTest):
         labels = small["labels"].copy()
         labels[7] = 10
         self.assertIn("the target of row 7 is 10", self.refused("TSR-6232", data=saved(labels=labels)))
+        for value in (numpy.nan, numpy.inf, 1.5, 1e30):
+            labels = small["labels"].astype(numpy.float64)
+            labels[7] = value
+            self.assertIn(f"targets: row 7 has {value}", self.refused("TSR-6233", data=saved(labels=labels)))
+        self.assertIn("row 0", self.refused("TSR-6233", data=saved(labels=numpy.full(64, 2**63, numpy.uint64))))
+        self.refused("TSR-6230", data=saved(labels=numpy.full(64, "a")))
+        self.refused("TSR-6230", data=saved(train_index=numpy.full(64, "a")))
         self.refused("TSR-6230", data=saved(labels=labels[:5]))
         self.refused("TSR-6230", data=saved(train_index=numpy.array([64])))
         self.refused("TSR-6230", "--samples", "pictures", data=saved(pictures=numpy.array(1.0)))
@@ -154,10 +164,23 @@ class Train(CliTest):
         self.tessera("train", "mlp.graph", "--data", saved(), "--epochs", 1, "--checkpoint", "c.safetensors", "-q")
         self.refused("TSR-6234", "--resume", "c.safetensors", model="lenet.graph", data="bad.npz")
         self.refused("TSR-6234", "--resume", "c.safetensors", "--lr", "0.5", data="bad.npz")
-        (self.folder / "c.safetensors").write_bytes((self.folder / "c.safetensors").read_bytes()[:100])
-        self.refused("TSR-6214", "--resume", "c.safetensors", "--epochs", 1, data="bad.npz")
+        whole = (self.folder / "c.safetensors").read_bytes()
+        for damaged in (whole[:100], whole[:-4], whole + b"x"):
+            (self.folder / "c.safetensors").write_bytes(damaged)
+            self.refused("TSR-6214", "--resume", "c.safetensors", "--epochs", 1, data="bad.npz")
+#Its step, a count, is the last tensor.
+        (self.folder / "c.safetensors").write_bytes(whole[:-8] + (-1).to_bytes(8, "little", signed=True))
+        self.assertIn("after step -1", self.refused("TSR-6234", "--resume", "c.safetensors", "--epochs", 1, data="bad.npz"))
+        self.refused("TSR-6214", "--resume", ".", data="bad.npz")
         self.refused("TSR-6214", "--resume", "nothing.safetensors", data="bad.npz")
         self.refused("TSR-4062", "-o", "mlp.graph")
+        data = pathlib.Path(saved())
+        for flag in ("-o", "--curve", "--checkpoint", "--step"):
+            before = (self.folder / data).read_bytes()
+            self.refused("TSR-4062", flag, data, data=data)
+            self.assertEqual((self.folder / data).read_bytes(), before)
+        self.refused("TSR-4062", "-o", "new", "--curve", "new", data=data)
+        self.refused("TSR-4062", "-o", "c.safetensors", "--resume", "c.safetensors", data=data)
 
 
 if __name__ == "__main__":

@@ -159,6 +159,32 @@ TEST(TrainingStep, NamesOfItsParts) {
   EXPECT_THAT(step.parameters, testing::ElementsAre("w"));
 }
 
+TEST(TrainingStep, WeightsMayHaveTheNamesOfItsParts) {
+  const Graph model = parse_graph(R"(
+graph @names(%x: f64[3,2]) -> (%y: f64[3,2]) {
+  %w = constant {value = dense<f64[2] 1 2>} : f64[2]
+  %mean = constant {value = dense<f64[2] 3 4>} : f64[2]
+  %step = constant {value = dense<f64[2] 5 6>} : f64[2]
+  %a = mul(%x, %w) : f64[3,2]
+  %b = add(%a, %mean) : f64[3,2]
+  %y = mul(%b, %step) : f64[3,2]
+})",
+                                  standard_ops());
+  Graph named = model;
+  for (size_t n = 0; n < named.nodes().size(); ++n)
+    for (const auto& [from, to] : {std::pair{"mean", "w.mean"}, std::pair{"step", "training.step"}})
+      if (named.value(named.nodes()[n].outputs[0]).name == from) named.rename(named.nodes()[n].outputs[0], to);
+  TrainingOptions options;
+  options.loss = LossKind::kMeanSquaredError;
+  const TrainingStep step = training_step(named, options, standard_ops());
+  EXPECT_THAT(step.parameters, testing::ElementsAre("w", "w.mean", "training.step"));
+  std::vector<std::string> states;
+  for (const State& state : step.graph.states) states.push_back(state.name);
+  EXPECT_THAT(states,
+              testing::ElementsAre("w", "w.mean", "training.step", "w.mean_1", "w.squares", "w.mean.mean",
+                                   "w.mean.squares", "training.step.mean", "training.step.squares", "training.step_1"));
+}
+
 // A classifier with a batch normalisation, whose statistics are learnt beside the weights and not by gradients.
 Graph normalised() {
   Graph graph;
@@ -220,6 +246,85 @@ TEST(TrainingStep, BatchNormalisationAndCrossEntropy) {
   for (int64_t i = 0; i < 8; ++i) EXPECT_EQ(got.get_double(i), want.get_double(i));
   for (int64_t n = 0; n < 4; ++n)
     EXPECT_GT(want.get_double(2 * n + target.get_int(n)), want.get_double(2 * n + 1 - target.get_int(n)));
+}
+
+// Two batch normalisations one after the other that read one constant as scale and variances, one as biases and means.
+TEST(TrainingStep, StatisticsAreApartFromWhatElseHasTheirNumbers) {
+  Graph model;
+  GraphBuilder b(model);
+  const ValueId x = model.add_input("x", {DType::kF64, make_shape({4, 2}), {}});
+  const auto constant = [&](const std::string& name, const std::vector<double>& v) {
+    return b.add(standard_ops().get("constant"), {}, {{"value", std::make_shared<const Tensor>(numbers({2}, v))}},
+                 name);
+  };
+  const ValueId ones = constant("ones", {1, 1}), zeros = constant("zeros", {0, 0});
+  ValueId y = x;
+  for (const char* name : {"first", "second"}) {
+    y = add_composite(b, standard_ops(), "batch_norm", {y, ones, zeros, zeros, ones}, {{"epsilon", 0.1}})[0];
+    model.rename(y, name);
+  }
+  model.outputs = {y};
+  const Graph own = with_own_statistics(model, standard_ops());
+  EXPECT_THAT(verify(own), testing::IsEmpty());
+  TrainingOptions options;
+  options.optimizer.kind = OptimizerKind::kSgd;
+  const TrainingStep step = training_step(own, options, standard_ops());
+  EXPECT_THAT(step.parameters, testing::ElementsAre("ones", "zeros"));
+  EXPECT_THAT(step.statistics, testing::ElementsAre("first.running_mean", "first.running_variance",
+                                                    "second.running_mean", "second.running_variance"));
+  GraphInterpreter interpreter;
+  GraphSession session(step.graph, interpreter);
+  Tensor target(DType::kI64, {4});
+  session.call({numbers({4, 2}, {1, 2, 3, 4, 5, 6, 7, 8}), target, rate(0.0625)});
+  // 0.9 of what was there and 0.1 of the batch's: a mean of 4, a variance of 20 / 3; then a mean of 0.
+  EXPECT_NEAR(session.states().at(2).get_double(0), 0.4, 1e-12);
+  EXPECT_NEAR(session.states().at(3).get_double(0), 0.9 + 0.1 * 20 / 3, 1e-12);
+  EXPECT_NEAR(session.states().at(4).get_double(0), 0, 1e-12);
+  EXPECT_LT(session.states().at(5).get_double(0), 1.1);
+  EXPECT_EQ(with_own_statistics(own, standard_ops()).nodes().size(), own.nodes().size());
+}
+
+// y = x w + w, where the second w is a constant of another shape over the same numbers, as importers make of a bias
+// that two convolutions add.
+TEST(TrainingStep, AWeightOfTwoShapesIsOneWeight) {
+  Graph model;
+  GraphBuilder b(model);
+  const ValueId x = model.add_input("x", {DType::kF64, make_shape({2, 3}), {}});
+  const auto data = std::make_shared<const Tensor>(numbers({3}, {0.5, -1, 2}));
+  const auto constant = [&](const std::string& name, std::vector<int64_t> dims) {
+    const auto value = std::make_shared<const Tensor>(data->dtype(), std::move(dims), data, data->bytes());
+    return b.add(standard_ops().get("constant"), {}, {{"value", TensorPtr(value)}}, name);
+  };
+  const ValueId product = b.add(standard_ops().get("mul"), {x, constant("w", {3})});
+  model.outputs = {b.add(standard_ops().get("add"), {product, constant("again", {1, 3})})};
+
+  const Graph shared = with_shared_constants(model, standard_ops());
+  EXPECT_THAT(verify(shared), testing::IsEmpty());
+  TrainingOptions options;
+  options.loss = LossKind::kMeanSquaredError;
+  options.optimizer.kind = OptimizerKind::kSgd;
+  const TrainingStep step = training_step(shared, options, standard_ops());
+  ASSERT_THAT(step.parameters, testing::ElementsAre("w"));
+  GraphInterpreter interpreter;
+  GraphSession session(step.graph, interpreter);
+  const std::vector<double> samples = {1, 2, -1, 0.5, -3, 4}, targets = {0, 1, 2, 3, -1, -2};
+  session.call({numbers({2, 3}, samples), numbers({2, 3}, targets), rate(0.1)});
+  const Tensor learnt = session.states().at(0);
+  for (size_t k = 0; k < 3; ++k) {
+    const double w = data->get_double(static_cast<int64_t>(k));
+    double gradient = 0;
+    for (const size_t i : {k, k + 3}) gradient += 2 * (samples[i] * w + w - targets[i]) * (samples[i] + 1) / 6;
+    EXPECT_NEAR(learnt.get_double(static_cast<int64_t>(k)), w - 0.1 * gradient, 1e-12);
+  }
+
+  // Both places of the model get what was learnt.
+  const Graph filled = with_constants(model, {"w"}, {std::make_shared<const Tensor>(learnt)});
+  EXPECT_THAT(verify(filled), testing::IsEmpty());
+  const Tensor y = interpreter.evaluate(filled, {numbers({2, 3}, samples)})[0];
+  for (int64_t i = 0; i < 6; ++i) {
+    const double w = learnt.get_double(i % 3);
+    EXPECT_NEAR(y.get_double(i), samples[static_cast<size_t>(i)] * w + w, 1e-12);
+  }
 }
 
 std::string refusal(const std::string& text, const TrainingOptions& options) {
