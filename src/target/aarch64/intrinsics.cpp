@@ -54,6 +54,7 @@ intrinsic "aarch64.neon.dot.bits" {
   pattern kernel @bits(a: u32[], b: u32[4]) -> (c: i32[4]) {
     vectorized for l in 0..4 { for q in 0..32 { c[l] = (c[l] + cast:i32((shr((a[] & b[l]), cast:u32(q)) & 1:u32))) } }
   }
+  shape [4, 1]
   code common_bits
 }
 )text"};

@@ -275,6 +275,7 @@ intrinsic "x86.avx512.dot.bits" {
   pattern kernel @bits(a: u32[], b: u32[16]) -> (c: i32[16]) {
     vectorized for l in 0..16 { for q in 0..32 { c[l] = (c[l] + cast:i32((shr((a[] & b[l]), cast:u32(q)) & 1:u32))) } }
   }
+  shape [16, 1]
   code common_bits
 }
 
@@ -285,6 +286,7 @@ intrinsic "x86.avx2.dot.bits" {
   pattern kernel @bits(a: u32[], b: u32[8]) -> (c: i32[8]) {
     vectorized for l in 0..8 { for q in 0..32 { c[l] = (c[l] + cast:i32((shr((a[] & b[l]), cast:u32(q)) & 1:u32))) } }
   }
+  shape [8, 1]
   code common_bits
 }
 
@@ -294,6 +296,7 @@ intrinsic "x86.sse.dot.bits" {
   pattern kernel @bits(a: u32[], b: u32[4]) -> (c: i32[4]) {
     vectorized for l in 0..4 { for q in 0..32 { c[l] = (c[l] + cast:i32((shr((a[] & b[l]), cast:u32(q)) & 1:u32))) } }
   }
+  shape [4, 1]
   code common_bits
 }
 
