@@ -25,12 +25,6 @@ struct BisectCommand {
   bool whole = false, json = false;
 };
 
-void write_text(const std::string& path, const std::string& text) {
-  AtomicFile file(path, "text");
-  file.write(text);
-  file.commit();
-}
-
 int bisect(const BisectCommand& command) {
   BisectResult result;
   const std::string folder =
@@ -50,8 +44,8 @@ int bisect(const BisectCommand& command) {
   if (reproduction) file = write_case(*reproduction, command.flags.model, folder, command.flags.cut_format());
   const bool has_texts = reproduction && result.culprit && result.culprit->before != result.culprit->after;
   if (has_texts) {
-    write_text(folder + "/before.txt", result.culprit->before);
-    write_text(folder + "/after.txt", result.culprit->after);
+    write_file(folder + "/before.txt", "text", result.culprit->before);
+    write_file(folder + "/after.txt", "text", result.culprit->after);
   }
   if (command.json) {
     nlohmann::json json = to_json(result);

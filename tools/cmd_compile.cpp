@@ -48,9 +48,7 @@ void write_text(const std::string& path, std::string_view text) {
     std::cout << text << std::flush;
     return;
   }
-  AtomicFile file(path, "output");
-  file.write(text);
-  file.commit();
+  write_file(path, "output", text);
 }
 
 std::string size_text(double bytes) {

@@ -222,9 +222,7 @@ int export_records(const DbCommand& command) {
   if (command.output == "-") {
     std::cout << text << std::flush;
   } else {
-    AtomicFile file(command.output, "output");
-    file.write(text);
-    file.commit();
+    write_file(command.output, "output", text);
   }
   return kExitOk;
 }

@@ -68,9 +68,7 @@ int export_model(const ExportCommand& command) {
   } else if (command.output == "-") {
     std::cout << print(graph) << std::flush;
   } else {
-    AtomicFile file(command.output, "output");
-    file.write(print(graph));
-    file.commit();
+    write_file(command.output, "output", print(graph));
   }
   if (command.json)
     std::cout << json_line({{"model", command.model},

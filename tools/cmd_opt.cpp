@@ -84,9 +84,7 @@ int opt(const OptCommand& command) {
     std::cout << text << std::flush;
     return kExitOk;
   }
-  AtomicFile file(command.output, "output");
-  file.write(text);
-  file.commit();
+  write_file(command.output, "output", text);
   return kExitOk;
 }
 

@@ -52,9 +52,7 @@ void write_output(const ScheduleCommand& command, const std::string& text) {
     std::cout << text << std::flush;
     return;
   }
-  AtomicFile file(command.output, "output");
-  file.write(text);
-  file.commit();
+  write_file(command.output, "output", text);
 }
 
 int run_schedule(const ScheduleCommand& command) {

@@ -1,9 +1,7 @@
 // tessera train MODEL --data FILE.npz
 #include <algorithm>
-#include <atomic>
 #include <chrono>
 #include <cmath>
-#include <csignal>
 #include <filesystem>
 #include <iostream>
 #include <memory>
@@ -28,6 +26,7 @@
 #include "ops/op_table.h"
 #include "package/atomic_file.h"
 #include "progress.h"
+#include "stop_on_interrupt.h"
 #include "support/error.h"
 #include "terminal.h"
 #include "train/training_step.h"
@@ -51,25 +50,6 @@ struct TrainCommand {
 };
 
 constexpr int64_t kMostEpochs = 1'000'000'000;  // times the steps of one fits 64 bits
-
-std::atomic<bool> g_stop = false;  // set by Ctrl-C while steps run
-
-// While it lives, Ctrl-C ends the loop after the step at hand; a second one ends the process.
-class StopOnInterrupt {
- public:
-  StopOnInterrupt() {
-    g_stop = false;
-    previous_ = std::signal(SIGINT, [](int) {
-      if (g_stop.exchange(true)) _exit(kExitInterrupted);
-    });
-  }
-  ~StopOnInterrupt() { std::signal(SIGINT, previous_); }
-  StopOnInterrupt(const StopOnInterrupt&) = delete;
-  StopOnInterrupt& operator=(const StopOnInterrupt&) = delete;
-
- private:
-  void (*previous_)(int) = nullptr;
-};
 
 [[noreturn]] void refuse(const std::string& id, const std::string& found, const std::string& legal,
                          const std::string& hint = "") {
@@ -148,12 +128,6 @@ ImportedModel trained(ImportedModel model, const std::vector<std::string>& names
   return model;
 }
 
-void write_text(const std::string& path, const std::string& text) {
-  AtomicFile file(path, "output");
-  file.write(text);
-  file.commit();
-}
-
 // A module, or a model with the new weights in another format.
 void write_trained(const TrainCommand& command, const Model& step, const std::vector<std::string>& names) {
   std::vector<TensorPtr> values;
@@ -164,7 +138,7 @@ void write_trained(const TrainCommand& command, const Model& step, const std::ve
   if (command.output.ends_with(".onnx") || command.output.ends_with(".graph")) {
     const Graph graph = with_constants(read_graph(command, command.batch), names, values);
     if (command.output.ends_with(".onnx")) return export_onnx_file(graph, command.output);
-    return write_text(command.output, print(graph));
+    return write_file(command.output, "output", print(graph));
   }
   options.emit = Emit::kModule;
   ImportedModel model = trained(read_model(command.model, options, runner), names, values);
@@ -233,7 +207,7 @@ int train_model(const TrainCommand& command) {
     for (size_t i = 0; i < num_parameters; ++i) num_numbers += made.graph.states[i].initial->num_elements();
     learnt = made.parameters;
     learnt.insert(learnt.end(), made.statistics.begin(), made.statistics.end());
-    if (!command.step.empty()) write_text(command.step, print(made.graph));
+    if (!command.step.empty()) write_file(command.step, "output", print(made.graph));
     inference = compiled(with_states(model, learnt), command);
     step = compiled(std::move(made.graph), command);
   }
@@ -253,7 +227,7 @@ int train_model(const TrainCommand& command) {
   LoopResult result;
   {
     StopOnInterrupt interrupt;
-    result = loop.run(g_stop, [&](const EpochReport& report) {
+    result = loop.run(StopOnInterrupt::asked(), [&](const EpochReport& report) {
       last = report;
       if (!talks) return;
       std::string line = fmt::format("epoch {:3}/{}  loss {:.5f}", report.epoch, command.epochs, report.loss);

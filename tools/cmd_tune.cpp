@@ -1,9 +1,5 @@
 // tessera tune MODEL.onnx
-#include <unistd.h>
-
-#include <atomic>
 #include <charconv>
-#include <csignal>
 #include <filesystem>
 #include <iostream>
 #include <memory>
@@ -20,6 +16,7 @@
 #include "driver/engine/open_model.h"
 #include "package/atomic_file.h"
 #include "run_flags.h"
+#include "stop_on_interrupt.h"
 #include "support/error.h"
 #include "terminal.h"
 #include "tune/remote_measurer.h"
@@ -43,16 +40,6 @@ struct TuneCommand {
   double trial_seconds = 10;
   bool resume = false, no_graph = false, json = false;
 };
-
-std::atomic<bool> stop_asked{false};
-
-// The first Ctrl-C ends the search at the next trial; a second one ends the process. Records are whole in both cases.
-void on_interrupt(int) {
-  if (stop_asked.exchange(true)) {
-    remove_unfinished_files();
-    _exit(kExitInterrupted);
-  }
-}
 
 // "60s", "3m", "1h", or a number of seconds.
 double parse_budget(const std::string& text) {
@@ -180,7 +167,7 @@ int run_tune(const TuneCommand& command) {
     for (const std::string& address : command.workers) remote.workers.push_back(parse_host_port(address));
     remote.token = read_token(command.token);
     remote.here = !here ? MeasureHere::kNever : command.no_local ? MeasureHere::kWhenNobodyElse : MeasureHere::kToo;
-    remote.stop = &stop_asked;
+    remote.stop = &StopOnInterrupt::asked();
     remote.on_message = [](const std::string& line) {
       clear_line();
       fmt::print(stderr, "{}\n", line);
@@ -189,8 +176,8 @@ int run_tune(const TuneCommand& command) {
       return std::make_unique<RemoteMeasurer>(target, limits, remote);
     };
   }
-  options.stop = &stop_asked;
-  std::signal(SIGINT, on_interrupt);
+  const StopOnInterrupt interrupt;  // records are whole in both cases
+  options.stop = &StopOnInterrupt::asked();
   TuneResult result;
   try {
     result = tune_model(options);
@@ -200,9 +187,7 @@ int run_tune(const TuneCommand& command) {
   }
   clear_line();
   if (!command.report.empty()) {
-    AtomicFile file(command.report, "report");
-    file.write(tune_report_html(options, result));
-    file.commit();
+    write_file(command.report, "report", tune_report_html(options, result));
   }
   if (command.json) std::cout << json_line(tune_result_json(options, result));
   else std::cout << tune_result_text(options, result, {stdout_has_colour()});

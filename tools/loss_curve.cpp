@@ -89,9 +89,7 @@ void write_curve(const std::string& path, const std::string& title, const std::v
   line(points, "stroke=\"#9ecae1\" stroke-width=\"1\"");
   line(means(losses, std::min<size_t>(losses.size(), 60)), "stroke=\"#08519c\" stroke-width=\"2\"");
   svg += "</svg>\n";
-  AtomicFile file(path, "curve");
-  file.write(svg);
-  file.commit();
+  write_file(path, "curve", svg);
 }
 
 }  // namespace tessera

@@ -103,6 +103,12 @@ void AtomicFile::commit() {
   temporary_.clear();
 }
 
+void write_file(const std::string& path, const std::string& what, std::string_view contents) {
+  AtomicFile file(path, what);
+  file.write(contents);
+  file.commit();
+}
+
 void remove_unfinished_files() noexcept {
   for (Slot& slot : slots()) {
     if (slot.state.load() == Slot::kUsed) unlink(slot.path);

@@ -32,6 +32,9 @@ class AtomicFile {
   int slot_ = -1;  // in the list of remove_unfinished_files
 };
 
+// The file with `contents` and nothing else; UserError as AtomicFile.
+void write_file(const std::string& path, const std::string& what, std::string_view contents);
+
 // Removes the temporary files of this process that are being written. For signal handlers: async-signal-safe.
 void remove_unfinished_files() noexcept;
 

@@ -244,9 +244,7 @@ std::string write_case(const Reproduction& reproduction, const std::string& mode
   }
   for (const fs::path& path : old) fs::remove(path, error);
   const std::string name = onnx ? "model.onnx" : "model.graph";
-  AtomicFile file((fs::path(folder) / name).string(), "model");
-  file.write(onnx ? *onnx : print(reproduction.graph));
-  file.commit();
+  write_file((fs::path(folder) / name).string(), "model", onnx ? *onnx : print(reproduction.graph));
   fs::remove(fs::path(folder) / (onnx ? "model.graph" : "model.onnx"), error);
   const auto write = [&](const char* stem, const std::vector<Tensor>& tensors, const std::vector<std::string>& names) {
     for (size_t i = 0; i < tensors.size(); ++i)

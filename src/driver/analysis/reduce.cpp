@@ -36,12 +36,6 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-void write_file(const std::string& path, const std::string& bytes) {
-  AtomicFile file(path, "model");
-  file.write(bytes);
-  file.commit();
-}
-
 // Floats in [-2, 2), integers in [0, 8): the same for the same seed.
 Tensor random_values(const TensorInfo& info, uint64_t seed) {
   Tensor tensor(info.dtype, info.dims);
@@ -327,13 +321,13 @@ class Reduction {
     result.cut = cut;
     result.nodes_before = model.num_nodes();
     result.elements_before = model.num_elements();
-    write_file(request_.output, bytes_of(model));
+    write_file(request_.output, "model", bytes_of(model));
     const ReduceSteps<Edited> steps{.fails = [&](const Edited& candidate) { return outcome(candidate) == failure; },
                                     .learn = learn_types(model),
                                     .time_is_up = [&] { return seconds() > request_.seconds; },
                                     .found =
                                         [&](const Edited& candidate) {
-                                          write_file(request_.output, bytes_of(candidate));
+                                          write_file(request_.output, "model", bytes_of(candidate));
                                           if (request_.step)
                                             request_.step(fmt::format("{} nodes, {} elements of weights",
                                                                       candidate.num_nodes(), candidate.num_elements()));
@@ -386,7 +380,7 @@ class Reduction {
   }
 
   std::string outcome_of_command(const std::string& bytes) const {
-    write_file(temporary_, bytes);
+    write_file(temporary_, "model", bytes);
     std::string command = request_.command;
     for (size_t at = 0; (at = command.find("{model}", at)) != std::string::npos; at += temporary_.size())
       command.replace(at, 7, temporary_);

@@ -215,15 +215,6 @@ class TileMaker {
                     replacements_);
   }
 
-  static SizePolynomial flat(SizePolynomial::Factors& factors, const Shape& shape, const std::vector<Expr>& index,
-                             const Bounds& bounds) {
-    SizePolynomial result(factors);
-    for (size_t i = 0; i < shape.size(); ++i)
-      result = result * SizePolynomial(factors, simplify(shape[i], bounds), bounds) +
-               SizePolynomial(factors, simplify(index[i], bounds), bounds);
-    return result;
-  }
-
   // With every tile at its base the address must be that of the fixed buffer and a distance.
   void check_address(const BufferPtr& buffer, const std::vector<Expr>& index, Tile& tile) {
     const auto it = memory_.find(buffer.get());
@@ -239,9 +230,10 @@ class TileMaker {
       shifted.push_back(substitute(i, shift));
     }
     const Shape shape = physical_shape(buffer->shape, memory.layout);
-    const SizePolynomial moved = flat(factors, shape, physical_index(shifted, memory.layout), bounds_);
-    const SizePolynomial still = flat(factors, physical_shape(memory.fixed->shape, memory.layout),
-                                      physical_index(fixed_index, memory.layout), bounds_);
+    const SizePolynomial moved =
+        SizePolynomial::address(factors, shape, physical_index(shifted, memory.layout), bounds_);
+    const SizePolynomial still = SizePolynomial::address(factors, physical_shape(memory.fixed->shape, memory.layout),
+                                                         physical_index(fixed_index, memory.layout), bounds_);
     SizePolynomial rest = moved - still;
     std::vector<Expr> moves;
     const Expr distance = rest.expr();

@@ -345,15 +345,6 @@ class OpenAttention {
     return found;
   }
 
-  static SizePolynomial flat(SizePolynomial::Factors& factors, const Shape& shape, const std::vector<Expr>& index,
-                             const Bounds& bounds) {
-    SizePolynomial result(factors);
-    for (size_t i = 0; i < shape.size(); ++i)
-      result = result * SizePolynomial(factors, simplify(shape[i], bounds), bounds) +
-               SizePolynomial(factors, simplify(index[i], bounds), bounds);
-    return result;
-  }
-
   // `buffer` as `stage` of member `m` reads it, or writes it, at `indices`. One that has columns is copied when the
   // block's last columns are not there.
   std::optional<Operand> operand_at(size_t m, const Stage& stage, const BufferPtr& buffer,
@@ -397,7 +388,9 @@ class OpenAttention {
       else return std::nullopt;
     }
     SizePolynomial::Factors factors;
-    const Expr distance = (flat(factors, buffer->shape, there, bounds) - flat(factors, shape, still, bounds)).expr();
+    const Expr distance = (SizePolynomial::address(factors, buffer->shape, there, bounds) -
+                           SizePolynomial::address(factors, shape, still, bounds))
+                              .expr();
     const bool moves =
         std::none_of(axes.begin(), axes.end(), [&](const StageAxis& axis) { return uses_var(distance, axis.var); });
     if (moves && !(has_columns && ends_within)) {
@@ -450,8 +443,8 @@ class OpenAttention {
     BufferPtr& copy = copies_[{m, p}];
     if (!copy) copy = make_buffer(fmt::format("copy{}_{}", m, p), buffer->dtype, {Expr(most)}, MemoryScope::kLocal);
     SizePolynomial::Factors factors;
-    const Expr source = flat(factors, buffer->shape, from, bounds).expr();
-    const Expr target = flat(factors, shape, to, bounds).expr();
+    const Expr source = SizePolynomial::address(factors, buffer->shape, from, bounds).expr();
+    const Expr target = SizePolynomial::address(factors, shape, to, bounds).expr();
     const auto element = [&](const VarMap& map) {
       return store(copy, {substitute(target, map)}, load(memory.buffer, {substitute(source, map)}));
     };

@@ -46,6 +46,15 @@ SizePolynomial SizePolynomial::plus(const SizePolynomial& other, int64_t sign) c
   return result;
 }
 
+SizePolynomial SizePolynomial::address(Factors& factors, const Shape& shape, const std::vector<Expr>& index,
+                                       const Bounds& bounds) {
+  SizePolynomial result(factors);
+  for (size_t i = 0; i < shape.size(); ++i)
+    result = result * SizePolynomial(factors, simplify(shape[i], bounds), bounds) +
+             SizePolynomial(factors, simplify(index[i], bounds), bounds);
+  return result;
+}
+
 SizePolynomial SizePolynomial::operator*(const SizePolynomial& other) const {
   SizePolynomial result(*factors_);
   for (const auto& [a, x] : terms_)

@@ -25,6 +25,9 @@ class SizePolynomial {
 
   explicit SizePolynomial(Factors& factors) : factors_(&factors) {}
   SizePolynomial(Factors& factors, const Expr& e, const Bounds& bounds);
+  // The row-major address of `index` in a buffer of `shape`.
+  static SizePolynomial address(Factors& factors, const Shape& shape, const std::vector<Expr>& index,
+                                const Bounds& bounds);
 
   SizePolynomial operator+(const SizePolynomial& other) const { return plus(other, 1); }
   SizePolynomial operator-(const SizePolynomial& other) const { return plus(other, -1); }
