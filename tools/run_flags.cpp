@@ -24,6 +24,8 @@ void add_tensor_flag(CLI::App& app, RunFlags& flags) {
       ->type_name("SPEC");
 }
 
+}  // namespace
+
 void add_picture_flags(CLI::App& app, RunFlags& flags) {
   const std::string group = "Pictures as inputs: (pixel * scale - mean) / std";
   app.add_option("--scale", flags.scale, "Factor for pixels 0..255; default 1/255")->type_name("S")->group(group);
@@ -39,8 +41,6 @@ void add_picture_flags(CLI::App& app, RunFlags& flags) {
       ->group(group);
   app.add_flag("--bgr", flags.bgr, "Channels in the order blue, green, red")->group(group);
 }
-
-}  // namespace
 
 void add_run_flags(CLI::App& app, RunFlags& flags) {
   add_tensor_flag(app, flags);

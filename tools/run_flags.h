@@ -26,6 +26,8 @@ struct RunFlags {
 void add_run_flags(CLI::App& app, RunFlags& flags);
 // Of these only what says the inputs: --input and those for pictures.
 void add_input_flags(CLI::App& app, RunFlags& flags);
+// Of these only those for pictures.
+void add_picture_flags(CLI::App& app, RunFlags& flags);
 
 // --rtol, --atol, --mtol, with the defaults that `tolerance` has.
 void add_tolerance_flags(CLI::App& app, Tolerance& tolerance);

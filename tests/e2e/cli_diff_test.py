@@ -1,4 +1,4 @@
-#!/ usr / bin / env python3
+#!/usr/bin/env python3
 """The verbs that look for what went wrong.    cli_diff_test.py TESSERA [unittest options]
 
 What is wrong is wrong on purpose: a reference that was compiled from a model with one changed weight."""

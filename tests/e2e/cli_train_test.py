@@ -1,4 +1,4 @@
-#!/ usr / bin / env python3
+#!/usr/bin/env python3
 """`tessera train` on real digits: models built without a file and from ONNX, what is written, what goes on, what is
 refused.    cli_train_test.py TESSERA [unittest options]"""
 

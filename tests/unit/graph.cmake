@@ -14,3 +14,4 @@ tessera_test(gradients_test SOURCES gradients_test.cpp LINKS tessera_autodiff te
 tessera_test(gradient_check_test SOURCES gradient_check_test.cpp LINKS tessera_diagnose tessera_interp WHOLE)
 tessera_test(second_order_test SOURCES second_order_test.cpp LINKS tessera_autodiff tessera_interp WHOLE)
 tessera_test(training_step_test SOURCES training_step_test.cpp LINKS tessera_train tessera_interp WHOLE)
+tessera_test(quantize_test SOURCES quantize_test.cpp LINKS tessera_quantize tessera_interp WHOLE)

@@ -25,4 +25,7 @@ namespace tessera::inline graph_passes {
 Graph decompose(const Graph& graph, const PassContext& ctx);
 Graph decompose_all(const Graph& graph, const PassContext& ctx);
 
+// The composites of these names alone.
+Graph open_composites(const Graph& graph, const OpTable& ops, std::span<const std::string_view> names);
+
 }  // namespace tessera::inline graph_passes

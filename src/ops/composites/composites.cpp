@@ -57,7 +57,7 @@ std::span<const CompositeDef* const> all_composites() {
     for (const auto* family :
          {&activation_composites(), &normalization_composites(), &softmax_composites(), &gemm_composites(),
           &pooling_composites(), &reduction_composites(), &conv_transpose_composites(), &attention_composites(),
-          &loss_composites(), &optimizer_composites(), &resizing_composites()})
+          &loss_composites(), &optimizer_composites(), &resizing_composites(), &quantization_composites()})
       for (const CompositeDef& def : *family) result.push_back(&def);
     std::sort(result.begin(), result.end(), [](auto* a, auto* b) { return a->name < b->name; });
     return result;

@@ -96,5 +96,6 @@ const std::vector<CompositeDef>& attention_composites();
 const std::vector<CompositeDef>& loss_composites();
 const std::vector<CompositeDef>& optimizer_composites();
 const std::vector<CompositeDef>& resizing_composites();
+const std::vector<CompositeDef>& quantization_composites();
 
 }  // namespace tessera::inline ops

@@ -76,11 +76,43 @@ ValueId quantized(NodeContext& c, ValueId x, ValueId scale, ValueId zero) {
 
 namespace {
 
+// The node as the composite `name`, where it is one: scales of x's type, or of real type, for all of x or for the
+// entries of one dimension, and zero points like them.
+std::optional<ValueId> as_composite(NodeContext& c, const char* name, DType integers, std::optional<DType> to) {
+  const ValueId x = c.in(0), scale = c.in(1);
+  const bool fits = is_int(integers) && dtype_bits(integers) <= (to ? 16 : 32) &&
+                    c.attrs.get_int("block_size", 0) == 0 && is_float(c.dtype(scale)) &&
+                    !is_small_float(c.dtype(scale)) && (!to || c.dtype(scale) == c.dtype(x)) &&
+                    (!c.has(2) || (c.dtype(c.in(2)) == integers && c.num_elements(c.in(2)) == c.num_elements(scale)));
+  if (!fits) return std::nullopt;
+  Attrs attrs;
+  if (to) attrs.set("to", *to);
+  std::vector<ValueId> operands = {x, scale};
+  if (c.has(2)) operands.push_back(c.in(2));
+  const bool one = c.num_elements(scale) == 1;
+  if (!one) {
+    const int axis = c.axis(c.attrs.get_int("axis", 1), c.rank(x));
+    if (c.rank(scale) != 1 || !equal_sizes(c.dims(scale)[0], c.shape(x)[static_cast<size_t>(axis)]))
+      return std::nullopt;
+    attrs.set("axis", static_cast<int64_t>(axis));
+  }
+  for (size_t i = 1; i < operands.size(); ++i)
+    operands[i] = c.reshape(operands[i], one ? Ints{} : Ints{c.num_elements(scale)});
+  return c.composite(name, std::move(operands), std::move(attrs));
+}
+
+}  // namespace
+
+namespace {
+
 void import_quantize_linear(NodeContext& c) {
   c.require_inputs(2, 3);
   const ValueId x = c.in(0);
   const int64_t block = c.attrs.get_int("block_size", 0);
   c.attrs.ignore("axis");
+  const DType stored = output_type(c, c.has(2) ? c.dtype(c.in(2)) : DType::kU8);
+  if (c.attrs.get_int("precision", 0) == 0 && c.attrs.get_int("saturate", 1) != 0)
+    if (const auto y = as_composite(c, "quantize", stored, stored)) return c.out(0, *y);
   const ValueId scale = spread(c, c.in(1), x, block);
   const std::optional<ValueId> zero = c.has(2) ? std::optional(spread(c, c.in(2), x, block)) : std::nullopt;
   const DType dtype = output_type(c, zero ? c.dtype(*zero) : DType::kU8);
@@ -101,6 +133,8 @@ void import_dequantize_linear(NodeContext& c) {
   c.attrs.ignore("axis");
   const ValueId scale = spread(c, c.in(1), x, block);
   const DType dtype = output_type(c, c.dtype(scale));
+  if (dtype == c.dtype(scale))
+    if (const auto y = as_composite(c, "dequantize", c.dtype(x), std::nullopt)) return c.out(0, *y);
   ValueId centred = x;
   if (is_float(c.dtype(x))) {
     centred = c.cast(x, DType::kF32);

@@ -129,6 +129,20 @@ bool write_conv_transpose(NodeExport& e) {
   return finish(e, "ConvTranspose");
 }
 
+// Of each reader's types QuantizeLinear has those that it had first.
+bool write_quantization(NodeExport& e, bool quantizes) {
+  const Node& node = e.node;
+  const DType integers = quantizes ? node.attrs.get<DType>("to") : e.graph.type(node.inputs[0]).dtype;
+  const DType real = e.graph.type(node.inputs[quantizes ? 0 : 1]).dtype;
+  const bool is_byte = integers == DType::kI8 || integers == DType::kU8;
+  if (real != DType::kF32 || (!is_byte && (quantizes || integers != DType::kI32))) return false;
+  if (quantizes && node.inputs.size() == 2 && integers != DType::kU8) return false;
+  const bool has_axis = node.attrs.has("axis");
+  if (has_axis) set_int(e.proto, "axis", node.attrs.get_int("axis"));
+  e.context.need_opset(has_axis ? 13 : 10);
+  return finish(e, quantizes ? "QuantizeLinear" : "DequantizeLinear");
+}
+
 constexpr std::array kReductions = {
     Attribute{"reduce_mean", "ReduceMean"},
     Attribute{"reduce_l1", "ReduceL1"},
@@ -165,6 +179,7 @@ bool write_standard_composite(NodeExport& e) {
   if (name == "rms_norm") return write_norm(e, "RMSNormalization", 2, 23);
   if (name == "max_pool" || name == "average_pool") return write_pool(e);
   if (name == "conv_transpose") return write_conv_transpose(e);
+  if (name == "quantize" || name == "dequantize") return write_quantization(e, name == "quantize");
   return false;
 }
 

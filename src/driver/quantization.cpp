@@ -1,0 +1,315 @@
+#include "driver/quantization.h"
+
+#include <fmt/format.h>
+
+#include <fnmatch.h>
+#include <algorithm>
+#include <array>
+#include <chrono>
+#include <cmath>
+#include <limits>
+#include <map>
+#include <numeric>
+
+#include "driver/analysis/kernel_times.h"
+#include "driver/compile.h"
+#include "driver/compile_options.h"
+#include "driver/engine/native_model.h"
+#include "graph_passes/pass.h"
+#include "graph_passes/rewrite/decompose.h"
+#include "interp/graph_interp.h"
+#include "ops/op_table.h"
+#include "support/error.h"
+
+namespace tessera::inline driver {
+namespace {
+
+using Step = std::function<void(std::string_view)>;
+
+// Products as such, with batch normalisations and pads in them: what is between a product's data and the product could
+// not be folded into it behind a pair.
+Graph prepared(const Graph& model, const DriverOptions& driver) {
+  constexpr std::array<std::string_view, 1> kOpened = {"gemm"};
+  constexpr std::array kPasses = {"fold_constants", "dce", "fold_pads", "fold_batch_norm_forward", "fold_batch_norm",
+                                  "fold_constants", "dce"};
+  GraphInterpreter evaluator;
+  const Target target = deciding_target(driver.compile);
+  const PassContext context{standard_ops(), evaluator, target, driver.compile.opt_level, nullptr, DType::kF32};
+  Graph graph = open_composites(model, standard_ops(), kOpened);
+  for (const char* pass : kPasses) graph = find_graph_pass(pass)->run(graph, context);
+  return graph;
+}
+
+std::unique_ptr<Model> compiled(Graph graph, const DriverOptions& driver) {
+  DriverOptions options = driver;
+  options.compile.dims.clear();
+  options.compile.shapes.clear();
+  options.emit = Emit::kModule;
+  PassRunner runner(options.runner);
+  const std::string name = graph.name;
+  return load_module(module_in_memory(compile_graph(std::move(graph), options, runner)), name,
+                     options.compile.num_threads);
+}
+
+std::vector<std::string_view> parts_of(std::string_view name) {
+  std::vector<std::string_view> parts;
+  for (size_t begin = 0; begin <= name.size();) {
+    const size_t end = std::min(name.find('+', begin), name.size());
+    parts.push_back(name.substr(begin, end - begin));
+    begin = end + 1;
+  }
+  return parts;
+}
+
+// The time of the kernels that a node is part of, by the node's name.
+std::map<std::string, double, std::less<>> times_by_node(Model& model) {
+  constexpr int kRuns = 15;
+  std::map<std::string, double, std::less<>> times;
+  for (const KernelTime& time : time_kernels(model, kRuns)) {
+    std::vector<std::string_view> parts = parts_of(model.kernels()[static_cast<size_t>(time.kernel)].name);
+    std::sort(parts.begin(), parts.end());
+    parts.erase(std::unique(parts.begin(), parts.end()), parts.end());
+    for (const std::string_view part : parts) times[std::string(part)] += time.median_us;
+  }
+  return times;
+}
+
+double median(std::vector<double> values) {
+  const auto middle = values.begin() + static_cast<std::ptrdiff_t>(values.size() / 2);
+  std::nth_element(values.begin(), middle, values.end());
+  return *middle;
+}
+
+struct TimesInTurn {
+  double real_ms = 0, byte_ms = 0;  // medians
+  double least_byte_ms = 0;
+};
+
+// One after the other, so that both have the same neighbours on the machine.
+TimesInTurn time_in_turn(Model& real, Model& bytes) {
+  using Clock = std::chrono::steady_clock;
+  constexpr int kMostRuns = 200;
+  constexpr std::chrono::milliseconds kBudget(1500);
+  std::vector<double> real_ms, byte_ms;
+  const auto timed = [](Model& model, std::vector<double>& to) {
+    const auto begin = Clock::now();
+    model.run();
+    to.push_back(std::chrono::duration<double, std::milli>(Clock::now() - begin).count());
+  };
+  const auto begin = Clock::now();
+  for (int run = 0; run < kMostRuns && (run < 7 || Clock::now() - begin < kBudget); ++run) {
+    timed(real, real_ms);
+    timed(bytes, byte_ms);
+  }
+  return {median(real_ms), median(byte_ms), *std::min_element(byte_ms.begin(), byte_ms.end())};
+}
+
+// What of the places of the largest elements along the last dimension is equal.
+class Comparison {
+ public:
+  explicit Comparison(std::string name) : name_(std::move(name)) {}
+
+  void add(const Tensor& real, const Tensor& bytes) {
+    const int64_t count = real.num_elements();
+    const int64_t row = real.dims().empty() ? 1 : real.dims().back();
+    for (int64_t i = 0; i < count; ++i) {
+      const double a = real.get_double(i), b = bytes.get_double(i);
+      signal_ += a * a;
+      noise_ += (a - b) * (a - b);
+    }
+    for (int64_t begin = 0; row > 1 && begin + row <= count; begin += row) {
+      ++rows_;
+      equal_ += largest(real, begin, row) == largest(bytes, begin, row);
+    }
+  }
+
+  OutputReport report() const {
+    const double sqnr = noise_ > 0 ? 10 * std::log10(signal_ / noise_) : std::numeric_limits<double>::infinity();
+    return {name_, sqnr, rows_ == 0 ? 1 : static_cast<double>(equal_) / static_cast<double>(rows_)};
+  }
+
+ private:
+  static int64_t largest(const Tensor& tensor, int64_t begin, int64_t row) {
+    int64_t best = begin;
+    for (int64_t i = begin + 1; i < begin + row; ++i)
+      if (tensor.get_double(i) > tensor.get_double(best)) best = i;
+    return best - begin;
+  }
+
+  std::string name_;
+  double signal_ = 0, noise_ = 0;
+  int64_t rows_ = 0, equal_ = 0;
+};
+
+class Quantization {
+ public:
+  Quantization(const Graph& model, const SampleSource& samples, const QuantizationOptions& options,
+               const DriverOptions& driver, const Step& on_step)
+      : samples_(samples), options_(options), driver_(driver), step_(on_step), graph_(prepared(model, driver)) {}
+
+  QuantizedModel run() {
+    find_layers();
+    calibrate();
+    auto [real, bytes] = contest();
+    step_("comparing");
+    compare(*real, *bytes);
+    return {quantized(), std::move(report_)};
+  }
+
+ private:
+  void find_layers() {
+    for (WeightedProduct& product : weighted_products(graph_)) {
+      LayerReport layer;
+      const auto matches = [&](const std::string& pattern) {
+        return fnmatch(pattern.c_str(), product.name.c_str(), 0) == 0;
+      };
+      if (std::any_of(options_.keep.begin(), options_.keep.end(), matches)) layer.choice = LayerChoice::kKept;
+      layer.product = std::move(product);
+      report_.layers.push_back(std::move(layer));
+    }
+    if (count_bytes() == 0)
+      throw UserError(
+          {.id = "TSR-2092",
+           .message = report_.layers.empty() ? "the model has no layer to quantise" : "every layer is kept in f32",
+           .node = {},
+           .legal = "convolutions or matrix products in f32 with constant weights",
+           .hint = report_.layers.empty() ? "" : "let --keep match fewer layers"});
+  }
+
+  size_t count_bytes() const {
+    return static_cast<size_t>(
+        std::count_if(report_.layers.begin(), report_.layers.end(),
+                      [](const LayerReport& layer) { return layer.choice == LayerChoice::kBytes; }));
+  }
+
+  void calibrate() {
+    std::vector<ValueId> seen;
+    for (const LayerReport& layer : report_.layers)
+      if (layer.choice == LayerChoice::kBytes && std::find(seen.begin(), seen.end(), layer.product.data) == seen.end())
+        seen.push_back(layer.product.data);
+    step_("compiling for calibration");
+    const auto model = compiled(with_outputs(graph_, seen, standard_ops()), driver_);
+    std::vector<ValueHistogram> histograms(seen.size());
+    for (size_t sample = 0; sample < samples_.count; ++sample) {
+      step_(fmt::format("calibrating: sample {} of {}", sample + 1, samples_.count));
+      model->bind(samples_.at(sample));
+      model->run();
+      for (size_t i = 0; i < seen.size(); ++i) {
+        histograms[i].add(model->results()[i].as<float>());
+        if (histograms[i].non_finite() > 0)
+          throw UserError({.id = "TSR-2093",
+                           .message = fmt::format("sample {} makes {} numbers that are not finite", sample + 1,
+                                                  histograms[i].non_finite()),
+                           .node = graph_.value(seen[i]).name,
+                           .legal = "samples for which the model computes numbers",
+                           .hint = "see what the sample holds, and --scale, --mean and --std for pictures"});
+      }
+    }
+    report_.samples = samples_.count;
+    for (LayerReport& layer : report_.layers) {
+      if (layer.choice != LayerChoice::kBytes) continue;
+      const auto at = static_cast<size_t>(std::find(seen.begin(), seen.end(), layer.product.data) - seen.begin());
+      if (histograms[at].count() == 0) layer.choice = LayerChoice::kUnseen;
+      else layer.range = chosen_range(histograms[at], options_.range);
+    }
+  }
+
+  Graph quantized() const {
+    std::vector<QuantizedProduct> products;
+    for (const LayerReport& layer : report_.layers)
+      if (layer.choice == LayerChoice::kBytes) products.push_back({layer.product, layer.range});
+    return quantized_graph(graph_, products, options_.form, standard_ops());
+  }
+
+  struct Candidate {
+    std::unique_ptr<Model> model;
+    std::vector<LayerReport> layers;
+    double least_ms = 0;
+  };
+
+  Candidate candidate(Model& real) {
+    Candidate made{compiled(quantized(), driver_), report_.layers};
+    made.model->bind(samples_.at(0));
+    made.model->run();
+    made.least_ms = time_in_turn(real, *made.model).least_byte_ms;
+    return made;
+  }
+
+  // Layers whose kernels are slower in bytes go back to f32, until none does: their neighbours' kernels change with
+  // them. The fastest network of those that were met is taken.
+  std::pair<std::unique_ptr<Model>, std::unique_ptr<Model>> contest() {
+    constexpr int kRounds = 4;
+    step_("compiling in f32");
+    auto real = compiled(graph_, driver_);
+    real->bind(samples_.at(0));
+    real->run();
+    report_.threads = real->num_threads();
+    const auto real_times = times_by_node(*real);
+    Candidate best;
+    for (int round = 0; round < kRounds; ++round) {
+      step_(round == 0 ? "compiling in bytes" : "compiling without the layers that are slower");
+      Candidate now = candidate(*real);
+      step_("timing layers");
+      const auto byte_times = times_by_node(*now.model);
+      bool changed = false;
+      for (size_t i = 0; i < report_.layers.size(); ++i) {
+        LayerReport& layer = report_.layers[i];
+        const auto before = real_times.find(layer.product.name), after = byte_times.find(layer.product.name);
+        if (layer.choice != LayerChoice::kBytes || before == real_times.end() || after == byte_times.end()) continue;
+        layer.real_us = now.layers[i].real_us = before->second;
+        layer.byte_us = now.layers[i].byte_us = after->second;
+        if (!options_.contest || layer.byte_us < layer.real_us) continue;
+        layer.choice = LayerChoice::kSlower;
+        changed = true;
+      }
+      // By the least time: what disturbs one candidate should not choose another.
+      if (!best.model || now.least_ms < best.least_ms) best = std::move(now);
+      if (!changed) break;
+    }
+    step_("timing the network");
+    const TimesInTurn times = time_in_turn(*real, *best.model);
+    report_.layers = std::move(best.layers);
+    report_.real_ms = times.real_ms;
+    report_.byte_ms = times.byte_ms;
+    return {std::move(real), std::move(best.model)};
+  }
+
+  void compare(Model& real, Model& bytes) {
+    std::vector<Comparison> outputs;
+    for (const TensorInfo& output : real.outputs()) outputs.emplace_back(output.name);
+    for (size_t sample = 0; sample < samples_.count; ++sample) {
+      for (Model* model : {&real, &bytes}) {
+        model->bind(samples_.at(sample));
+        model->run();
+      }
+      for (size_t i = 0; i < outputs.size(); ++i) outputs[i].add(real.results()[i], bytes.results()[i]);
+    }
+    for (const Comparison& output : outputs) report_.outputs.push_back(output.report());
+  }
+
+  const SampleSource& samples_;
+  const QuantizationOptions& options_;
+  const DriverOptions& driver_;
+  const Step& step_;
+  const Graph graph_;
+  QuantizationReport report_;
+};
+
+}  // namespace
+
+std::string_view layer_choice_text(LayerChoice choice) {
+  switch (choice) {
+    case LayerChoice::kBytes: return "bytes";
+    case LayerChoice::kKept: return "f32: kept";
+    case LayerChoice::kSlower: return "f32: bytes are not faster";
+    case LayerChoice::kUnseen: return "f32: no numbers seen";
+  }
+  return "";
+}
+
+QuantizedModel quantize_model(const Graph& model, const SampleSource& samples, const QuantizationOptions& options,
+                              const DriverOptions& driver, const Step& on_step) {
+  return Quantization(model, samples, options, driver, on_step).run();
+}
+
+}  // namespace tessera::inline driver

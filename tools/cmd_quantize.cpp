@@ -1,0 +1,250 @@
+// tessera quantize MODEL --calib DATA -o OUTPUT
+#include <cmath>
+#include <filesystem>
+#include <iostream>
+#include <memory>
+
+#include <fmt/format.h>
+#include <CLI/CLI.hpp>
+#include <nlohmann/json.hpp>
+
+#include "calibration_data.h"
+#include "commands.h"
+#include "compile_flags.h"
+#include "diagnose/text_table.h"
+#include "driver/compile.h"
+#include "driver/engine/output_guard.h"
+#include "driver/model_file.h"
+#include "driver/open_sizes.h"
+#include "driver/quantization.h"
+#include "graph/printer.h"
+#include "import/onnx/write/onnx_export.h"
+#include "package/atomic_file.h"
+#include "progress.h"
+#include "run_flags.h"
+#include "support/error.h"
+#include "terminal.h"
+
+namespace tessera {
+
+namespace {
+
+struct QuantizeCommand {
+  CompileFlags compile;
+  RunFlags pictures;
+  std::string model, calibration, output, method = "minmax", granularity = "channel", activations = "u8";
+  std::vector<std::string> keep;
+  double percentile = 99.99, min_speedup = 1, min_sqnr = 0;
+  int64_t samples = 0;
+  bool all = false, json = false, quiet = false;
+};
+
+[[noreturn]] void refuse(const std::string& id, const std::string& found, const std::string& legal,
+                         const std::string& hint = "") {
+  throw UserError({.id = id, .message = found, .node = {}, .legal = legal, .hint = hint});
+}
+
+void check_numbers(const QuantizeCommand& command) {
+  if (!(command.percentile > 50) || command.percentile > 100)
+    refuse("TSR-4085", fmt::format("--percentile {}", command.percentile), "a number above 50, at most 100");
+  if (command.samples < 0) refuse("TSR-4085", fmt::format("--samples {}", command.samples), "0 (all) or more");
+  if (!(command.min_speedup >= 0) || !std::isfinite(command.min_speedup))
+    refuse("TSR-4085", fmt::format("--min-speedup {}", command.min_speedup), "a finite number, 0 or more");
+  if (!std::isfinite(command.min_sqnr))
+    refuse("TSR-4085", fmt::format("--min-sqnr {}", command.min_sqnr), "a finite number of decibels");
+}
+
+QuantizationOptions options_of(const QuantizeCommand& command) {
+  QuantizationOptions options;
+  options.range.method = range_method(command.method);
+  options.range.percentile = command.percentile;
+  options.form.activations = command.activations == "i8" ? DType::kI8 : DType::kU8;
+  options.form.weights = command.granularity == "tensor" ? Granularity::kTensor : Granularity::kChannel;
+  options.keep = command.keep;
+  options.contest = !command.all;
+  return options;
+}
+
+Graph read_graph(const QuantizeCommand& command, const CalibrationData& data) {
+  const RunnerOptions nobody;
+  PassRunner unwatched(nobody);
+  DriverOptions options = driver_options(command.compile);
+  if (const auto declared = declarations_of_file(command.model))
+    for (const std::string& line : take_sizes(declared->inputs, data.shapes(declared->inputs), options.compile))
+      fmt::print(stderr, "{}\n", line);
+  ImportedModel model = read_model(command.model, options, unwatched);
+  refuse_ranges(model, "quantize");
+  return graph_alone(std::move(model));
+}
+
+std::vector<TensorInfo> inputs_of(const Graph& graph) {
+  std::vector<TensorInfo> infos;
+  for (size_t i = 0; i < graph.num_own_inputs(); ++i) {
+    const Value& input = graph.value(graph.inputs[i]);
+    infos.push_back({.name = input.name, .dtype = input.type.dtype, .dims = *static_dims(input.type.shape)});
+  }
+  return infos;
+}
+
+void write_quantized(const QuantizeCommand& command, const Graph& graph) {
+  if (command.output.ends_with(".onnx")) return export_onnx_file(graph, command.output);
+  if (command.output.ends_with(".graph")) return write_file(command.output, "output", print(graph));
+  DriverOptions options = driver_options(command.compile);
+  options.compile.dims.clear();
+  options.compile.shapes.clear();
+  options.emit = Emit::kModule;
+  PassRunner runner(options.runner);
+  write_module(compile_graph(graph, options, runner), command.output);
+}
+
+std::string decibels(double value) { return std::isinf(value) ? "equal" : fmt::format("{:.1f} dB", value); }
+std::string layer_time(double microseconds) { return microseconds < 0 ? "" : time_text(microseconds); }
+
+nlohmann::json json_of(const QuantizeCommand& command, const QuantizationReport& report) {
+  nlohmann::json layers = nlohmann::json::array(), outputs = nlohmann::json::array();
+  for (const LayerReport& layer : report.layers) {
+    nlohmann::json row = {{"layer", layer.product.name},
+                          {"multiply_adds", layer.product.multiply_adds},
+                          {"choice", layer_choice_text(layer.choice)},
+                          {"low", layer.range.low},
+                          {"high", layer.range.high}};
+    if (layer.real_us >= 0) row["f32_us"] = layer.real_us, row["bytes_us"] = layer.byte_us;
+    layers.push_back(std::move(row));
+  }
+  for (const OutputReport& output : report.outputs) {
+    nlohmann::json row = {{"output", output.name}, {"agreement", output.agreement}};
+    if (std::isfinite(output.sqnr_db)) row["sqnr_db"] = output.sqnr_db;
+    outputs.push_back(std::move(row));
+  }
+  nlohmann::json json = {{"model", command.model},      {"samples", report.samples},    {"threads", report.threads},
+                         {"f32_ms", report.real_ms},    {"bytes_ms", report.byte_ms},   {"speedup", report.speedup()},
+                         {"layers", std::move(layers)}, {"outputs", std::move(outputs)}};
+  if (!command.output.empty()) json["output"] = command.output;
+  return json;
+}
+
+void print_report(const QuantizeCommand& command, const QuantizationReport& report) {
+  using Align = TextTable::Align;
+  TextTable layers({{"layer", Align::kLeft, 48},
+                    {"multiply-adds", Align::kRight},
+                    {"f32", Align::kRight},
+                    {"bytes", Align::kRight},
+                    {"range", Align::kLeft},
+                    {"becomes", Align::kLeft}});
+  size_t in_bytes = 0;
+  for (const LayerReport& layer : report.layers) {
+    const bool is_in_bytes = layer.choice == LayerChoice::kBytes;
+    in_bytes += is_in_bytes;
+    layers.add(
+        {layer.product.name, count_text(layer.product.multiply_adds), layer_time(layer.real_us),
+         layer_time(layer.byte_us),
+         layer.choice == LayerChoice::kKept ? "" : fmt::format("{:.4g} .. {:.4g}", layer.range.low, layer.range.high),
+         std::string(layer_choice_text(layer.choice))},
+        is_in_bytes ? "" : "33");
+  }
+  fmt::print("{}\n", layers.to_string({stdout_has_colour()}));
+  for (const OutputReport& output : report.outputs)
+    fmt::print("output '{}': signal to quantisation noise {}, largest element in the same place {:.2f} %\n",
+               output.name, decibels(output.sqnr_db), 100 * output.agreement);
+  fmt::print(
+      "{} of {} layers in bytes, {} samples, {} thread{}: f32 {:.3f} ms, bytes {:.3f} ms, {:.2f} times as fast{}\n",
+      in_bytes, report.layers.size(), report.samples, report.threads, report.threads == 1 ? "" : "s", report.real_ms,
+      report.byte_ms, report.speedup(), command.output.empty() ? "" : ", written to " + command.output);
+}
+
+// A quantisation that does not pay is not written.
+void require_gain(const QuantizeCommand& command, const QuantizationReport& report) {
+  if (report.speedup() < command.min_speedup)
+    refuse("TSR-4086",
+           fmt::format("bytes take {:.3f} ms and f32 {:.3f} ms: {:.2f} times as fast", report.byte_ms, report.real_ms,
+                       report.speedup()),
+           fmt::format("at least {} times", command.min_speedup),
+           "use the model as it is, or ask for less with --min-speedup 0");
+  for (const OutputReport& output : report.outputs)
+    if (output.sqnr_db < command.min_sqnr)
+      refuse("TSR-4087",
+             fmt::format("output '{}' has {:.1f} dB of signal to quantisation noise", output.name, output.sqnr_db),
+             fmt::format("at least {} dB", command.min_sqnr),
+             "try --method mse, percentile or entropy, or keep layers in f32 with --keep");
+}
+
+int quantize_model_file(const QuantizeCommand& command) {
+  check_numbers(command);
+  const QuantizationOptions options = options_of(command);
+  if (!command.output.empty()) {
+    std::vector<std::string> read = files_of_model(command.model);
+    read.push_back(command.calibration);
+    refuse_to_overwrite(command.output, read);
+  }
+  const RunFlags& p = command.pictures;
+  const CalibrationData data(command.calibration, {p.scale, p.mean, p.std, p.bgr},
+                             static_cast<size_t>(command.samples));
+  QuantizedModel quantized;
+  {
+    Progress progress("quantising " + std::filesystem::path(command.model).filename().string());
+    const Graph model = read_graph(command, data);
+    const std::vector<TensorInfo> inputs = inputs_of(model);
+    const SampleSource samples{data.count(), [&](size_t number) { return data.sample(number, inputs); }};
+    quantized = quantize_model(model, samples, options, driver_options(command.compile),
+                               [&](std::string_view step) { progress.update(std::string(step)); });
+    require_gain(command, quantized.report);
+    progress.update("writing");
+    if (!command.output.empty()) write_quantized(command, quantized.graph);
+  }
+  if (command.json) std::cout << json_line(json_of(command, quantized.report));
+  else if (!command.quiet) print_report(command, quantized.report);
+  return kExitOk;
+}
+
+std::vector<std::string> words(const std::vector<std::string_view>& names) { return {names.begin(), names.end()}; }
+
+}  // namespace
+
+Command add_quantize_command(CLI::App& root) {
+  const auto command = std::make_shared<QuantizeCommand>();
+  QuantizeCommand& c = *command;
+  CLI::App* app = root.add_subcommand("quantize", "Make a model's layers read bytes, where that is faster");
+  app->add_option("MODEL", c.model, "A model in f32, in any format that compile reads")->required()->type_name("");
+  app->add_option("--calib", c.calibration,
+                  "Samples of the inputs: a folder of pictures or .npy or .npz files, or one .npz or .npy file with\n"
+                  "samples along dimension 0")
+      ->required()
+      ->type_name("DATA");
+  app->add_option("-o,--output", c.output, "Write the quantised model: FILE.onnx (QDQ form), FILE.graph or a module")
+      ->type_name("FILE");
+  app->add_option("--method", c.method, "How the ranges of activations are chosen from what the samples make")
+      ->check(CLI::IsMember(words(range_method_names())))
+      ->capture_default_str()
+      ->type_name("NAME");
+  app->add_option("--percentile", c.percentile, "Of the numbers that are inside, for --method percentile")
+      ->capture_default_str();
+  app->add_option("--granularity", c.granularity, "Weights have a scale for each output channel, or one")
+      ->check(CLI::IsMember({"channel", "tensor"}))
+      ->capture_default_str()
+      ->type_name("NAME");
+  app->add_option("--activations", c.activations, "u8 with a zero point, or i8 without")
+      ->check(CLI::IsMember({"u8", "i8"}))
+      ->capture_default_str()
+      ->type_name("TYPE");
+  app->add_option("--samples", c.samples, "At most so many samples, evenly taken; 0: all")->capture_default_str();
+  app->add_option("--keep", c.keep, "A layer that stays in f32, by its name; * and ? stand for other characters")
+      ->allow_extra_args(false)
+      ->type_name("PATTERN");
+  app->add_flag("--all", c.all, "Layers become bytes even where they are slower so");
+  app->add_option("--min-speedup", c.min_speedup, "Refuse unless the network is so many times as fast as in f32")
+      ->capture_default_str();
+  app->add_option("--min-sqnr", c.min_sqnr, "Refuse unless each output has so many decibels of signal to noise")
+      ->capture_default_str();
+  app->add_flag("--json", c.json, "Print one line of JSON instead of text");
+  app->add_flag("-q,--quiet", c.quiet, "Print nothing on success");
+  add_picture_flags(*app, c.pictures);
+  add_compile_flags(*app, c.compile);
+  app->footer(
+      "Examples:\n"
+      "  tessera quantize ultraface.onnx --calib photos --mean 0.498 --std 0.502 -o ultraface_int8.onnx\n"
+      "  tessera quantize resnet50.onnx --calib samples.npz --method mse --threads 1 -o resnet50_int8.so\n"
+      "  tessera quantize net.onnx --calib samples.npz --keep 'Conv_0' --min-sqnr 25 --json");
+  return {app, [command] { return quantize_model_file(*command); }};
+}
+
+}  // namespace tessera
