@@ -187,36 +187,40 @@ ValueId kept_within(Emitter& c, ValueId x, const StoredRange& range) {
                       c.scalar_like(x, static_cast<double>(range.high))});
 }
 
-// x, i32, times the scales, in i64.
+// x, i32, times the scales and moved by `range.zero`, in i32. What is below the range's least number may be rounded in
+// another way than LiteRT does.
 ValueId multiply_in_integers(Emitter& c, ValueId x, const std::vector<FixedScale>& scales, int axis,
-                             FixedRounding rounding) {
-  const auto all = [&](DType dtype, auto&& get) {
-    return along<int64_t>(c, x, scales.size(), axis, dtype, [&](size_t i) { return get(scales[i]); });
+                             FixedRounding rounding, const StoredRange& range) {
+  std::vector<ShiftRight> shifts;
+  for (const FixedScale scale : scales) shifts.push_back(shift_of(scale, rounding));
+  const auto any = [&](auto&& holds) { return std::any_of(shifts.begin(), shifts.end(), holds); };
+  const auto all = [&](auto&& get) {
+    return along<int64_t>(c, x, shifts.size(), axis, DType::kI64, [&](size_t i) { return get(shifts[i]); });
   };
-  const auto shift = [&](FixedScale scale) { return shift_of(scale, rounding); };
-  if (std::any_of(scales.begin(), scales.end(), [&](FixedScale s) { return shift(s).left > 0; })) {
-    const ValueId left = along<int32_t>(c, x, scales.size(), axis, DType::kI32,
-                                        [&](size_t i) { return static_cast<int32_t>(shift(scales[i]).left); });
-    x = c.op("shift_left", {x, left});
-  }
-  const ValueId product =
-      c.mul(c.cast(x, DType::kI64), all(DType::kI64, [](FixedScale s) { return int64_t{s.factor}; }));
-  ValueId added = all(DType::kI64, [&](FixedScale s) { return shift(s).added; });
-  const bool differs =
-      std::any_of(scales.begin(), scales.end(), [&](FixedScale s) { return shift(s).added != shift(s).added_below; });
-  if (differs) {
-    const ValueId below = all(DType::kI64, [&](FixedScale s) { return shift(s).added_below; });
-    const ValueId border = all(DType::kI64, [&](FixedScale s) { return shift(s).negative_below; });
+  if (any([](const ShiftRight& s) { return s.left > 0; }))
+    x = c.op("shift_left", {x, along<int32_t>(c, x, shifts.size(), axis, DType::kI32,
+                                              [&](size_t i) { return static_cast<int32_t>(shifts[i].left); })});
+  const ValueId factors =
+      along<int64_t>(c, x, scales.size(), axis, DType::kI64, [&](size_t i) { return int64_t{scales[i].factor}; });
+  const ValueId product = c.mul(c.cast(x, DType::kI64), factors);
+  // The zero point is added with the rest where it does not leave 64 bits there.
+  const bool joins = !any([](const ShiftRight& s) { return s.amount > 50; });
+  const auto zero = [&](const ShiftRight& s) { return joins ? range.zero * (int64_t{1} << s.amount) : 0; };
+  ValueId added = all([&](const ShiftRight& s) { return s.added + zero(s); });
+  if (range.low < range.zero && any([](const ShiftRight& s) { return s.added != s.added_below; })) {
+    const ValueId below = all([&](const ShiftRight& s) { return s.added_below + zero(s); });
+    const ValueId border = all([](const ShiftRight& s) { return s.negative_below; });
     added = c.op("select", {c.op("lt", {product, border}), below, added});
   }
-  const ValueId amount = all(DType::kI64, [&](FixedScale s) { return int64_t{shift(s).amount}; });
-  return c.op("shift_right", {c.add(product, added), amount});
+  const ValueId amount = all([](const ShiftRight& s) { return int64_t{s.amount}; });
+  const ValueId y = c.cast(c.op("shift_right", {c.add(product, added), amount}), DType::kI32);
+  return joins ? y : c.add(y, c.scalar(DType::kI32, static_cast<double>(range.zero)));
 }
 
 }  // namespace
 
 ValueId multiply(Emitter& c, ValueId x, FixedScale scale, FixedRounding rounding) {
-  return c.cast(multiply_in_integers(c, x, {scale}, 0, rounding), DType::kI32);
+  return multiply_in_integers(c, x, {scale}, 0, rounding, {INT32_MIN, INT32_MAX, 0});
 }
 
 ValueId requantize(Emitter& c, ValueId x, const std::vector<FixedScale>& scales, int axis, FixedRounding rounding,
@@ -228,8 +232,7 @@ ValueId requantize(Emitter& c, ValueId x, const std::vector<FixedScale>& scales,
     floats.push_back(*found);
   }
   if (floats.size() < scales.size()) {
-    const ValueId y = multiply_in_integers(c, x, scales, axis, rounding);
-    return c.cast(kept_within(c, c.add(y, c.integer(range.zero)), range), dtype);
+    return c.cast(kept_within(c, multiply_in_integers(c, x, scales, axis, rounding, range), range), dtype);
   }
   const auto all = [&](auto&& get) {
     return along<float>(c, x, floats.size(), axis, DType::kF32, [&](size_t i) { return get(floats[i]); });
