@@ -118,6 +118,9 @@ ValueId product(OperatorContext& c, const Product& p, ValueId x, ValueId w) {
     if (bias >= 0) y = c.add(y, bias);
     return activated(c, y, p.activation);
   }
+  if (y_info.dtype != x_info.dtype)
+    c.malformed(fmt::format("a result of type {} of {}", dtype_name(y_info.dtype), dtype_name(x_info.dtype)),
+                "one type");
   if (x_info.dtype == DType::kI16) c.unsupported("values of 16 bits");
   const StoredRange range = stored_range(c, y_info, p.activation);
   ValueId y = p.multiply(centred(c, x, c.zero_point(x_info)), centred_weights(c, w, w_info, p.weights_axis));

@@ -72,13 +72,21 @@ TfliteModel::TfliteModel(std::string_view bytes, std::shared_ptr<const void> own
     damaged("TSR-1101", fmt::format("{} is of version {} of the format", place, root_->version()), "version 3");
   const auto* graphs = root_->subgraphs();
   if (!graphs || graphs->size() == 0) damaged("TSR-1102", fmt::format("{} has no graph", place), "one or more");
-  for (const tflite::SubGraph* graph : *graphs) check_operators(*graph);
+  for (const tflite::SubGraph* graph : *graphs) check_numbers(*graph);
 }
 
-void TfliteModel::check_operators(const tflite::SubGraph& graph) const {
+void TfliteModel::check_numbers(const tflite::SubGraph& graph) const {
   const size_t tensors = graph.tensors() ? graph.tensors()->size() : 0;
   const size_t codes = root_->operator_codes() ? root_->operator_codes()->size() : 0;
   const std::string name = text(graph.name());
+  const size_t buffers = root_->buffers() ? root_->buffers()->size() : 0;
+  if (graph.tensors())
+    for (const tflite::Tensor* tensor : *graph.tensors())
+      if (tensor->buffer() != 0 && tensor->buffer() >= buffers)
+        damaged("TSR-1102",
+                fmt::format("tensor '{}' has buffer {}, which the model does not have", text(tensor->name()),
+                            tensor->buffer()),
+                fmt::format("numbers below {}", buffers));
   if (!all_tensors(graph.inputs(), tensors, false) || !all_tensors(graph.outputs(), tensors, false))
     damaged("TSR-1102", fmt::format("the inputs or outputs of the graph '{}' are tensors that it does not have", name),
             fmt::format("numbers below {}", tensors));
@@ -187,10 +195,6 @@ TfliteTensor TfliteModel::tensor(const tflite::SubGraph& graph, int32_t index) c
 
 std::string_view TfliteModel::buffer(uint32_t index) const {
   if (index == 0) return {};
-  const size_t count = root_->buffers() ? root_->buffers()->size() : 0;
-  if (index >= count)
-    damaged("TSR-1102", fmt::format("a tensor has buffer {}, which the model does not have", index),
-            fmt::format("numbers below {}", count));
   const tflite::Buffer& buffer = *root_->buffers()->Get(index);
   // In files of more than 2 GB, bytes lie behind the tables. Offsets of 0 and 1 stand for none.
   if (buffer.offset() > 1) {

@@ -33,7 +33,7 @@ class TfliteModel {
   std::optional<Tensor> data(const tflite::SubGraph& graph, int32_t index, const TfliteTensor& tensor) const;
 
  private:
-  void check_operators(const tflite::SubGraph& graph) const;
+  void check_numbers(const tflite::SubGraph& graph) const;
   std::string_view buffer(uint32_t index) const;
   std::optional<Tensor> dense_of_sparse(const tflite::Tensor& proto, const TfliteTensor& tensor,
                                         std::string_view stored) const;
