@@ -290,6 +290,10 @@ void write_module(const Compiled& compiled, const std::string& path) {
   write_module_file(path, {compiled.code, compiled.program, compiled.info, compiled.images});
 }
 
+void write_program(const Compiled& compiled, const std::string& path) {
+  write_executable(path, {compiled.code, compiled.program, compiled.info, compiled.images});
+}
+
 AnonymousFile module_in_memory(const Compiled& compiled) {
   return write_module_memory({compiled.code, compiled.program, compiled.info, compiled.images});
 }

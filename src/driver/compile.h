@@ -42,8 +42,9 @@ Compiled compile_graph(Graph graph, const DriverOptions& options, PassRunner& ru
 // remarks aside.
 std::string model_hash_of(const Graph& graph, const DriverOptions& options);
 
-// REQUIRES: compiled with Emit::kModule.
+// REQUIRES: compiled with Emit::kModule or kExecutable.
 void write_module(const Compiled& compiled, const std::string& path);
+void write_program(const Compiled& compiled, const std::string& path);  // an executable
 AnonymousFile module_in_memory(const Compiled& compiled);
 
 // Of everything in an imported model, its names and its constants included; 16 hexadecimal digits.

@@ -23,8 +23,9 @@ namespace tessera::inline driver {
 
 class PassLimit;
 
-// What a compile ends with. Each level is a stop of its own; kModule is all the way.
-enum class Emit : uint8_t { kModule, kGraph, kLoop, kProgram, kLlvm, kAsm, kObj };
+// What a compile ends with. Each level is a stop of its own; kModule is all the way, and
+// kExecutable is the same: a module with a program around it.
+enum class Emit : uint8_t { kModule, kExecutable, kGraph, kLoop, kProgram, kLlvm, kAsm, kObj };
 
 // How the steps of a compile are watched. Nothing in it but the two functions for tests changes the result.
 struct RunnerOptions {
