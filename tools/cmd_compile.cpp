@@ -1,4 +1,5 @@
 // tessera compile MODEL.onnx -o MODULE.so
+#include <cctype>
 #include <chrono>
 #include <cstdio>
 #include <filesystem>
@@ -31,15 +32,28 @@ struct CompileCommand {
   bool quiet = false, force = false, json = false;
 };
 
-const std::map<std::string, Emit> kEmits = {{"module", Emit::kModule},   {"graph", Emit::kGraph}, {"loop", Emit::kLoop},
-                                            {"program", Emit::kProgram}, {"llvm", Emit::kLlvm},   {"asm", Emit::kAsm},
-                                            {"obj", Emit::kObj}};
+const std::map<std::string, Emit> kEmits = {
+    {"module", Emit::kModule}, {"exe", Emit::kExecutable}, {"c", Emit::kCSource},
+    {"graph", Emit::kGraph},   {"loop", Emit::kLoop},      {"program", Emit::kProgram},
+    {"llvm", Emit::kLlvm},     {"asm", Emit::kAsm},        {"obj", Emit::kObj}};
+
+bool is_text(Emit emit) {
+  return emit != Emit::kModule && emit != Emit::kObj && emit != Emit::kExecutable && emit != Emit::kCSource;
+}
 
 // What stands beside the model when -o is not given; text goes to standard output then.
 std::string default_output(const CompileCommand& command, Emit emit) {
-  if (emit != Emit::kModule && emit != Emit::kObj) return "-";
+  if (is_text(emit)) return "-";
   std::filesystem::path path = std::filesystem::path(command.model).filename();
-  return path.replace_extension(emit == Emit::kObj ? ".o" : ".so");
+  return path.replace_extension(emit == Emit::kObj ? ".o" : emit == Emit::kModule ? ".so" : "");
+}
+
+// What files that belong to a model are called: letters, digits and lines of its own file's name.
+std::string file_name_of(const std::string& model) {
+  std::string name = std::filesystem::path(model).stem().string();
+  for (char& c : name)
+    if (!std::isalnum(static_cast<unsigned char>(c))) c = '_';
+  return name.empty() ? "model" : name;
 }
 
 // To standard output for "-".
@@ -78,6 +92,23 @@ void refuse_terminal() {
                    .hint = {}});
 }
 
+void refuse_standard_output(const char* what, const char* legal) {
+  throw UserError({.id = "TSR-4064",
+                   .message = fmt::format("{} would go to standard output", what),
+                   .node = {},
+                   .legal = legal,
+                   .hint = {}});
+}
+
+// NAME.h and NAME.c in a folder, which is made where it is not there.
+void write_c(const Compiled& compiled, const std::string& folder, const std::string& name) {
+  std::error_code failed;
+  std::filesystem::create_directories(folder, failed);
+  const std::filesystem::path path = std::filesystem::path(folder) / name;
+  write_file(path.string() + ".h", "header", compiled.header);
+  write_file(path.string() + ".c", "source", compiled.text);
+}
+
 // Of a name that nobody chose: MODEL.so in the current folder.
 [[noreturn]] void refuse_to_replace(const std::string& output, const std::string& what) {
   throw UserError({.id = "TSR-4065",
@@ -100,12 +131,17 @@ int compile(const CompileCommand& command) {
     watch.step(std::string(step));
   };
   const std::string output = command.output.empty() ? default_output(command, options.emit) : command.output;
-  const bool is_module = options.emit == Emit::kModule;
+  const bool is_program = options.emit == Emit::kExecutable;
+  const bool is_module = options.emit == Emit::kModule || is_program;
   if (output == "-" && command.json) refuse_json_beside_output();
-  if (output == "-" && (is_module || options.emit == Emit::kObj)) refuse_terminal();
-  if (output != "-") refuse_to_overwrite(output, files_of_model(command.model));
+  const bool is_c = options.emit == Emit::kCSource;
+  if (is_c) options.c_name = file_name_of(command.model);
+  if (output == "-" && is_program) refuse_standard_output("a program", "-o FILE");
+  if (output == "-" && is_c) refuse_standard_output("two files", "-o FOLDER");
+  if (output == "-" && !is_text(options.emit)) refuse_terminal();
+  if (output != "-" && !is_c) refuse_to_overwrite(output, files_of_model(command.model));
   std::optional<ReplacedModule> replaced;
-  if (output != "-" && is_module) replaced.emplace(output, command.force);
+  if (output != "-" && options.emit == Emit::kModule) replaced.emplace(output, command.force);
   const Compiled compiled = compile_model(command.model, options);
   std::string note;
   if (replaced) {
@@ -113,11 +149,14 @@ int compile(const CompileCommand& command) {
     if (command.output.empty() && !command.force && replaced->is_foreign(compiled.program, compiled.info))
       refuse_to_replace(output, note);
   }
-  if (options.emit == Emit::kModule) {
+  if (is_module) {
     progress.update("writing");
     watch.step("writing");
-    if (output == "-") write_bytes(module_in_memory(compiled).contents());
+    if (is_program) write_program(compiled, output);
+    else if (output == "-") write_bytes(module_in_memory(compiled).contents());
     else write_module(compiled, output);
+  } else if (is_c) {
+    write_c(compiled, output, options.c_name);
   } else if (options.emit == Emit::kObj) {
     write_text(output, {reinterpret_cast<const char*>(compiled.code.data()), compiled.code.size()});
   } else {
@@ -143,7 +182,7 @@ int compile(const CompileCommand& command) {
     std::cout << json_line(json);
     return kExitOk;
   }
-  if (options.emit == Emit::kModule && !command.quiet && std::filesystem::is_regular_file(output)) {
+  if (is_module && !command.quiet && std::filesystem::is_regular_file(output)) {
     const std::chrono::duration<double> taken = std::chrono::steady_clock::now() - begin;
     const Program& program = compiled.program;
     const std::string tuned = command.flags.db.empty() ? "" : fmt::format(", {} tuned", use.tuned());
@@ -160,13 +199,14 @@ int compile(const CompileCommand& command) {
 
 Command add_compile_command(CLI::App& root) {
   const auto command = std::make_shared<CompileCommand>();
-  CLI::App* app = root.add_subcommand("compile", "Compile an ONNX model to a module");
+  CLI::App* app = root.add_subcommand("compile", "Compile an ONNX model to a module, or to a program");
   app->add_option("MODEL", command->model, "The ONNX file")->required()->type_name("");
-  app->add_option("-o,--output", command->output,
-                  "Where to write, - for standard output; default: MODEL.so (.o for obj) in this folder, and\n"
-                  "standard output for text")
+  app->add_option(
+         "-o,--output", command->output,
+         "Where to write, - for standard output; default: MODEL.so in this folder (MODEL.o for obj, MODEL for\n"
+         "exe, the folder MODEL for c), and standard output for text")
       ->type_name("FILE");
-  app->add_option("--emit", command->emit, "What to write: module, graph, loop, program, llvm, asm, obj")
+  app->add_option("--emit", command->emit, "What to write: module, exe, c, graph, loop, program, llvm, asm, obj")
       ->capture_default_str()
       ->check(CLI::IsMember(kEmits))
       ->type_name("KIND");
@@ -180,6 +220,8 @@ Command add_compile_command(CLI::App& root) {
       "  tessera compile resnet50.onnx -o resnet50.so\n"
       "  tessera compile detector.onnx -o detector.so --target x86-64-v3 --shape x=1x3x640x640\n"
       "  tessera compile model.onnx --dim batch=8 -O2 --time-passes\n"
+      "  tessera compile model.onnx --emit exe -o model && ./model x.npy y.npy\n"
+      "  tessera compile model.onnx --emit c -o folder\n"
       "  tessera compile model.onnx --emit graph");
   return {app, [command] { return compile(*command); }};
 }

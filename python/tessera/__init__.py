@@ -21,11 +21,19 @@ from ._info import TensorInfo
 from ._interrupt import interruptible
 from ._model import Model
 from ._open_model import OpenModel, is_open
+from ._session import (
+    ExecutionMode, GraphOptimizationLevel, InferenceSession, IOBinding, NodeArg, OrtValue, SessionOptions, get_all_providers,
+    get_available_providers, get_device,
+)
 
 if TYPE_CHECKING:
     import onnx
 
-__all__ = ["Error", "InternalError", "Model", "OpenModel", "TensorInfo", "compile", "compile_file", "graph", "load", "te"]
+__all__ = [
+    "Error", "ExecutionMode", "GraphOptimizationLevel", "IOBinding", "InferenceSession", "InternalError", "Model", "NodeArg",
+    "OpenModel", "OrtValue", "SessionOptions", "TensorInfo", "compile", "compile_file", "get_all_providers",
+    "get_available_providers", "get_device", "graph", "load", "te",
+]
 __version__ = _native.version()
 
 Source = Union[str, "os.PathLike[str]", bytes, "onnx.ModelProto", graph.Graph]

@@ -8,6 +8,7 @@
 
 #include <fmt/format.h>
 
+#include "codegen/c/c_codegen.h"
 #include "codegen/llvm/llvm_codegen.h"
 #include "driver/build_module.h"
 #include "driver/devices.h"
@@ -68,14 +69,25 @@ ModuleInfo describe(const ImportedModel& model, const Target& target, const Driv
   return info;
 }
 
+// What C source is made with: loops as they are defined, once each, and images in the order of the model: small code,
+// for a machine that nobody knows.
+DriverOptions options_of_steps(const DriverOptions& options) {
+  DriverOptions steps = options;
+  if (options.emit != Emit::kCSource) return steps;
+  for (const std::string_view step : schedule_step_names()) steps.compile.disabled_passes.emplace(step);
+  for (const char* pass : {"assign_layouts", "merge_conv_groups", "partition_loops"})
+    steps.compile.disabled_passes.emplace(pass);
+  return steps;
+}
+
 // From an imported model to what was asked for.
 class Compile {
  public:
   Compile(const DriverOptions& options, PassRunner& runner)
-      : options_(options),
+      : options_(options_of_steps(options)),
         runner_(runner),
         target_(resolve_target(options.compile)),
-        decides_(deciding_target(options.compile)),
+        decides_(options.emit == Emit::kCSource ? reference_machine() : deciding_target(options.compile)),
         own_limit_(options.max_applications),
         limit_(options.pass_limit ? *options.pass_limit : own_limit_) {}
 
@@ -172,8 +184,17 @@ class Compile {
     return runner_.run(kJoinPieces, [&] { return join_pieces(model, std::move(pieces)); });
   }
 
+  void print_c(const Program& program) {
+    CSource c = runner_.time(kCodegen, [&] {
+      return generate_c(program, {options_.c_name.empty() ? program.name : options_.c_name, result_.info.producer});
+    });
+    result_.header = std::move(c.header);
+    result_.text = std::move(c.source);
+  }
+
   // Machine code, and the parts of a module.
   void generate(Program program) {
+    if (options_.emit == Emit::kCSource) return print_c(program);
     CodegenOptions codegen;
     const bool keep_all = !options_.runner.save_temps.empty();
     const ObjectCode object = runner_.time(kCodegen, [&] {
@@ -207,7 +228,7 @@ class Compile {
     result_.program = std::move(built.program);
   }
 
-  const DriverOptions& options_;
+  const DriverOptions options_;
   PassRunner& runner_;
   const Target target_, decides_;
   PassLimit own_limit_;
@@ -288,6 +309,10 @@ Compiled compile_model(const ModelBytes& model, const DriverOptions& options) {
 
 void write_module(const Compiled& compiled, const std::string& path) {
   write_module_file(path, {compiled.code, compiled.program, compiled.info, compiled.images});
+}
+
+void write_program(const Compiled& compiled, const std::string& path) {
+  write_executable(path, {compiled.code, compiled.program, compiled.info, compiled.images});
 }
 
 AnonymousFile module_in_memory(const Compiled& compiled) {

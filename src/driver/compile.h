@@ -21,7 +21,8 @@ namespace tessera::inline driver {
 
 // The result of a compile as far as `emit` asked it to go.
 struct Compiled {
-  std::string text;                 // kGraph, kLoop, kProgram, kLlvm, kAsm
+  std::string text;                 // kGraph, kLoop, kProgram, kLlvm, kAsm, kCSource
+  std::string header;               // kCSource, whose .c file is `text`
   std::vector<std::byte> code;      // kObj: the object; kModule: the shared object
   Program program;                  // kModule: planned, with the weights
   std::vector<DeviceImage> images;  // kModule: the code of its devices
@@ -42,8 +43,9 @@ Compiled compile_graph(Graph graph, const DriverOptions& options, PassRunner& ru
 // remarks aside.
 std::string model_hash_of(const Graph& graph, const DriverOptions& options);
 
-// REQUIRES: compiled with Emit::kModule.
+// REQUIRES: compiled with Emit::kModule or kExecutable.
 void write_module(const Compiled& compiled, const std::string& path);
+void write_program(const Compiled& compiled, const std::string& path);  // an executable
 AnonymousFile module_in_memory(const Compiled& compiled);
 
 // Of everything in an imported model, its names and its constants included; 16 hexadecimal digits.

@@ -23,8 +23,10 @@ namespace tessera::inline driver {
 
 class PassLimit;
 
-// What a compile ends with. Each level is a stop of its own; kModule is all the way.
-enum class Emit : uint8_t { kModule, kGraph, kLoop, kProgram, kLlvm, kAsm, kObj };
+// What a compile ends with. Each level is a stop of its own; kModule is all the way, and
+// kExecutable is the same: a module with a program around it. kCSource is a planned program as C, a header and a
+// source.
+enum class Emit : uint8_t { kModule, kExecutable, kCSource, kGraph, kLoop, kProgram, kLlvm, kAsm, kObj };
 
 // How the steps of a compile are watched. Nothing in it but the two functions for tests changes the result.
 struct RunnerOptions {
@@ -44,7 +46,8 @@ struct RunnerOptions {
 struct DriverOptions {
   CompileOptions compile;
   Emit emit = Emit::kModule;
-  Remarks* remarks = nullptr;            // told what passes decided and why; may be null
+  std::string c_name = {};     // kCSource: of the files, without what stands behind the point; empty: the model's name
+  Remarks* remarks = nullptr;  // told what passes decided and why; may be null
   int64_t max_applications = INT64_MAX;  // of optional passes (pass_limit.h)
   PassLimit* pass_limit = nullptr;       // counts instead, with a limit of its own; may be null
   // Schedules that were found better than the rules' own choice (schedule/choose.h), and a text that differs when

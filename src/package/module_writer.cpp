@@ -119,56 +119,6 @@ void write_weights(Writer& writer, const Program& program, int32_t device, Diges
   writer.pad_to(begin + static_cast<uint64_t>(end), &digest);
 }
 
-void write_module(int fd, const std::string& what, const ModuleContents& contents) {
-  Writer writer(fd, what);
-  tsr_footer footer = {};
-  footer.code_size = contents.code.size();
-  footer.code_digest = digest_of(contents.code);
-  writer.add(contents.code);
-
-  footer.weights_offset = align_up(writer.offset(), TSR_WEIGHTS_ALIGN);
-  writer.pad_to(footer.weights_offset);
-  Digest weights_digest;
-  write_weights(writer, contents.program, 0, weights_digest);
-  footer.weights_size = static_cast<uint64_t>(contents.program.weight_bytes);
-  footer.weights_digest = weights_digest.value();
-
-  const ImageLayout images = layout_images(contents.program, contents.images);
-  footer.images_offset = align_up(writer.offset(), TSR_BUFFER_ALIGN);
-  writer.pad_to(footer.images_offset);
-  Digest images_digest;
-  for (size_t i = 0; i < contents.images.size(); ++i) {
-    writer.pad_to(footer.images_offset + images.devices[i].code, &images_digest);
-    images_digest.add(contents.images[i].code);
-    writer.add(contents.images[i].code);
-    writer.pad_to(footer.images_offset + images.devices[i].weights, &images_digest);
-    write_weights(writer, contents.program, static_cast<int32_t>(i) + 1, images_digest);
-  }
-  footer.images_size = images.bytes;
-  footer.images_digest = images_digest.value();
-
-  const std::vector<std::byte> descriptor = make_descriptor(contents);
-  footer.descriptor_offset = align_up(writer.offset(), TSR_SECTION_ALIGN);
-  footer.descriptor_size = descriptor.size();
-  footer.descriptor_digest = digest_of(descriptor);
-  writer.pad_to(footer.descriptor_offset);
-  writer.add(descriptor);
-
-  const std::string metadata = module_metadata(contents.program, contents.info);
-  const auto metadata_bytes = std::as_bytes(std::span(metadata));
-  footer.metadata_offset = writer.offset();
-  footer.metadata_size = metadata.size();
-  footer.metadata_digest = digest_of(metadata_bytes);
-  writer.add(metadata_bytes);
-
-  footer.file_size = writer.offset() + sizeof(footer);
-  std::memcpy(footer.magic, TSR_FOOTER_MAGIC, sizeof(footer.magic));
-  const auto footer_bytes = std::as_bytes(std::span(&footer, 1));
-  footer.footer_digest = digest_of(footer_bytes.first(offsetof(tsr_footer, footer_digest)));
-  writer.add(footer_bytes);
-  writer.flush();
-}
-
 nlohmann::json describe_tensors(const Program& program, const std::vector<BufferId>& buffers) {
   nlohmann::json list = nlohmann::json::array();
   for (const BufferId id : buffers) {
@@ -282,6 +232,57 @@ std::string module_metadata(const Program& program, const ModuleInfo& info) {
   json["values"] = values_to_json(program.flow ? std::vector<ValuePlace>() : value_locations(program));
   // Names come from models: what is not UTF-8 is replaced, never refused.
   return json.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
+}
+
+uint64_t write_module(int fd, const std::string& what, const ModuleContents& contents) {
+  Writer writer(fd, what);
+  tsr_footer footer = {};
+  footer.code_size = contents.code.size();
+  footer.code_digest = digest_of(contents.code);
+  writer.add(contents.code);
+
+  footer.weights_offset = align_up(writer.offset(), TSR_WEIGHTS_ALIGN);
+  writer.pad_to(footer.weights_offset);
+  Digest weights_digest;
+  write_weights(writer, contents.program, 0, weights_digest);
+  footer.weights_size = static_cast<uint64_t>(contents.program.weight_bytes);
+  footer.weights_digest = weights_digest.value();
+
+  const ImageLayout images = layout_images(contents.program, contents.images);
+  footer.images_offset = align_up(writer.offset(), TSR_BUFFER_ALIGN);
+  writer.pad_to(footer.images_offset);
+  Digest images_digest;
+  for (size_t i = 0; i < contents.images.size(); ++i) {
+    writer.pad_to(footer.images_offset + images.devices[i].code, &images_digest);
+    images_digest.add(contents.images[i].code);
+    writer.add(contents.images[i].code);
+    writer.pad_to(footer.images_offset + images.devices[i].weights, &images_digest);
+    write_weights(writer, contents.program, static_cast<int32_t>(i) + 1, images_digest);
+  }
+  footer.images_size = images.bytes;
+  footer.images_digest = images_digest.value();
+
+  const std::vector<std::byte> descriptor = make_descriptor(contents);
+  footer.descriptor_offset = align_up(writer.offset(), TSR_SECTION_ALIGN);
+  footer.descriptor_size = descriptor.size();
+  footer.descriptor_digest = digest_of(descriptor);
+  writer.pad_to(footer.descriptor_offset);
+  writer.add(descriptor);
+
+  const std::string metadata = module_metadata(contents.program, contents.info);
+  const auto metadata_bytes = std::as_bytes(std::span(metadata));
+  footer.metadata_offset = writer.offset();
+  footer.metadata_size = metadata.size();
+  footer.metadata_digest = digest_of(metadata_bytes);
+  writer.add(metadata_bytes);
+
+  footer.file_size = writer.offset() + sizeof(footer);
+  std::memcpy(footer.magic, TSR_FOOTER_MAGIC, sizeof(footer.magic));
+  const auto footer_bytes = std::as_bytes(std::span(&footer, 1));
+  footer.footer_digest = digest_of(footer_bytes.first(offsetof(tsr_footer, footer_digest)));
+  writer.add(footer_bytes);
+  writer.flush();
+  return footer.file_size;
 }
 
 void write_module_file(const std::string& path, const ModuleContents& contents) {

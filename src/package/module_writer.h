@@ -50,12 +50,19 @@ struct ModuleContents {
   std::span<const DeviceImage> images = {};  // one for each of the program's devices
 };
 
+// Writes the module to `fd` from where that stands; its size. `what` names the file in messages; UserError TSR-6101.
+uint64_t write_module(int fd, const std::string& what, const ModuleContents& contents);
+
 // Writes the module to `path`, which appears whole or not at all; UserError TSR-61xx when it cannot be written.
 // Weights go from their tensors straight to the file.
 void write_module_file(const std::string& path, const ModuleContents& contents);
 
 // The same to a file in memory, ready for the runtime's loader.
 AnonymousFile write_module_memory(const ModuleContents& contents);
+
+// A program that runs the module on .npy files (src/launcher), which is in it. UserError TSR-4078 when it is for another
+// machine than this compiler's own.
+void write_executable(const std::string& path, const ModuleContents& contents);
 
 // The metadata section alone.
 std::string module_metadata(const Program& program, const ModuleInfo& info);

@@ -1,0 +1,414 @@
+#include "codegen/c/kernel_printer.h"
+
+#include <algorithm>
+#include <functional>
+#include <unordered_set>
+#include <utility>
+
+#include <fmt/format.h>
+
+#include "support/error.h"
+
+namespace tessera::inline c_codegen {
+
+namespace {
+
+constexpr size_t kLongText = 160;  // of an expression: behind that it gets a constant of its own
+constexpr int64_t kZeroedBelow =
+    64;  // elements of local arrays that begin as zeros, which keeps compilers from warning
+
+// Calls `visit` for what evaluating `e` computes for sure, `e` first: not the arms of selects and what is behind
+// logical operators. Where it returns false, the operands are left out.
+void walk_certain(const Expr& e, std::unordered_set<const ExprNode*>& seen,
+                  const std::function<bool(const Expr&)>& visit) {
+  if (!seen.insert(e.get()).second || !visit(e)) return;
+  const bool conditional =
+      e->kind == ExprKind::kSelect || (e->kind == ExprKind::kBinary && e->dtype == DType::kBool &&
+                                       (e->binary == BinaryOp::kAnd || e->binary == BinaryOp::kOr));
+  if (conditional) return walk_certain(e->operands[0], seen, visit);
+  for (const Expr& operand : e->operands) walk_certain(operand, seen, visit);
+}
+
+}  // namespace
+
+KernelPrinter::KernelPrinter(const LoopProgram& program, std::string function, std::vector<int> alias_classes,
+                             COps& ops)
+    : program_(program),
+      function_(std::move(function)),
+      alias_classes_(std::move(alias_classes)),
+      ops_(ops),
+      locals_(plan_locals(program)) {}
+
+std::string KernelPrinter::print() {
+  const std::string head = signature();
+  emit(program_.body);
+  std::string unused;
+  for (const BufferPtr& param : program_.params) {
+    bool used = false;
+    walk(
+        program_.body, [&](const Stmt& s) { used = used || s->buffer == param; },
+        [&](const Expr& e) { used = used || (e->kind == ExprKind::kLoad && e->buffer == param); });
+    if (!used) unused += fmt::format("  (void){};\n", buffers_.at(param.get()));
+  }
+  return head + " {\n" + unused + out_ + "}\n";
+}
+
+// A name that nothing else in the function has.
+std::string KernelPrinter::fresh(const std::string& text) {
+  std::string name = identifier(text);
+  while (names_[name]++ > 0) name += fmt::format("_{}", names_[name]);
+  return name;
+}
+
+std::string KernelPrinter::signature() {
+  for (const char* taken : {"f32", "f64", "i8", "i16", "i32", "i64", "u8", "u16", "u32", "u64", "scratch"})
+    names_[taken] = 1;
+  std::string text = fmt::format("static void {}(", function_);
+  const auto num_inputs = program_.params.size() - static_cast<size_t>(program_.num_outputs);
+  for (size_t i = 0; i < program_.params.size(); ++i) {
+    const Buffer& buffer = *program_.params[i];
+    const std::string name = fresh(buffer.name);
+    buffers_[&buffer] = name;
+    const bool alone = std::count(alias_classes_.begin(), alias_classes_.end(), alias_classes_[i]) == 1;
+    text += fmt::format("{}{}{} *{}{}", i ? ", " : "", i < num_inputs ? "const " : "", storage_type(buffer.dtype),
+                        alone ? "restrict " : "", name);
+  }
+  if (uses_scratch()) text += ", unsigned char *scratch";
+  for (const Var& symbol : program_.symbols) {
+    const std::string name = fresh(symbol->name);
+    variables_[symbol.get()] = name;
+    text += fmt::format(", ptrdiff_t {}", name);
+  }
+  return text + ")";
+}
+
+void KernelPrinter::line(const std::string& text) {
+  out_ += std::string(static_cast<size_t>(2 * depth_), ' ') + text + '\n';
+}
+
+// ---- statements ----
+
+void KernelPrinter::emit(const Stmt& s) {
+  switch (s->kind) {
+    case StmtKind::kSeq:
+      for (const Stmt& child : s->stmts) emit(child);
+      return;
+    case StmtKind::kFor: return emit_for(s);
+    case StmtKind::kIf: return emit_if(s);
+    case StmtKind::kStore: return emit_store(s);
+    case StmtKind::kAlloc: return emit_alloc(s);
+    case StmtKind::kTensorized: return emit(s->stmts[0]);
+  }
+}
+
+void KernelPrinter::emit_block(const Stmt& s) {
+  ++depth_;
+  emit(s);
+  --depth_;
+}
+
+void KernelPrinter::emit_for(const Stmt& s) {
+  const auto extent = as_int(s->extent);
+  if (extent && *extent <= 0) return;
+  const Interval begins = bounds_of(s->begin, bounds_), extents = bounds_of(s->extent, bounds_);
+  begin_expression({s->begin, s->extent});
+  const auto first = as_int(s->begin);
+  const std::string begin = first ? fmt::format("{}", *first) : value(s->begin);
+  const std::string end = first && extent ? fmt::format("{}", *first + *extent)
+                          : first == 0    ? value(s->extent)
+                                          : fmt::format("{} + {}", begin, value(s->extent));
+  values_.clear();
+  const std::string name = fresh(s->var->name);
+  // What iterations store must not move the ends.
+  const bool varies = has_load(s->begin) || has_load(s->extent);
+  std::string from = begin, to = end;
+  if (varies) {
+    from = fresh(s->var->name + "_begin");
+    to = fresh(s->var->name + "_end");
+    line(fmt::format("const ptrdiff_t {} = {}, {} = {};", from, begin, to, end));
+  }
+  bounds_.set(s->var,
+              {begins.lo, begins.hi && extents.hi ? std::optional(*begins.hi + std::max<int64_t>(*extents.hi, 1) - 1)
+                                                  : std::nullopt});
+  variables_[s->var.get()] = name;
+  if (extent == 1 && !varies) {
+    line("{");
+    ++depth_;
+    line(fmt::format("const ptrdiff_t {} = {};", name, without_parentheses(from)));
+    line(fmt::format("(void){};", name));
+    emit(s->stmts[0]);
+    --depth_;
+    line("}");
+    return;
+  }
+  line(fmt::format("for (ptrdiff_t {0} = {1}; {0} < {2}; ++{0}) {{", name, without_parentheses(from), to));
+  emit_block(s->stmts[0]);
+  line("}");
+}
+
+void KernelPrinter::emit_if(const Stmt& s) {
+  const Expr condition = is_index(s->condition) ? simplify(s->condition, bounds_) : s->condition;
+  keep_.push_back(condition);
+  if (const auto known = as_int(condition)) {
+    if (*known) emit(s->stmts[0]);
+    else if (s->stmts.size() > 1) emit(s->stmts[1]);
+    return;
+  }
+  begin_expression({condition});
+  const std::string text = value(condition);
+  values_.clear();
+  line(fmt::format("if ({}) {{", without_parentheses(text)));
+  emit_block(s->stmts[0]);
+  if (s->stmts.size() > 1) {
+    line("} else {");
+    emit_block(s->stmts[1]);
+  }
+  line("}");
+}
+
+void KernelPrinter::emit_store(const Stmt& s) {
+  std::vector<Expr> roots = s->indices;
+  roots.push_back(s->value);
+  begin_expression(roots);
+  const std::string stored = ops_.to_storage(s->buffer->dtype, value(s->value));
+  const std::string place = element(*s->buffer, s->indices);
+  values_.clear();
+  line(fmt::format("{} = {};", place, without_parentheses(stored)));
+}
+
+void KernelPrinter::emit_alloc(const Stmt& s) {
+  const Buffer& buffer = *s->buffer;
+  const auto elements = constant_elements(buffer);
+  check(elements.has_value(), where("allocation of a size that is not constant: " + buffer.name));
+  const std::string name = fresh(buffer.name);
+  buffers_[&buffer] = name;
+  line("{");
+  ++depth_;
+  const auto place = locals_.places.find(&buffer);
+  const int64_t count = std::max<int64_t>(*elements, 1);
+  if (place != locals_.places.end() && !place->second.on_stack) {
+    line(fmt::format("{0} *{1} = ({0} *)(void *)(scratch + {2});", storage_type(buffer.dtype), name,
+                     place->second.offset));
+  } else if (count == 1) {
+    scalars_.insert(&buffer);
+    line(fmt::format("{} {} = 0;", storage_type(buffer.dtype), name));
+  } else {
+    line(fmt::format("{} {}[{}]{};", storage_type(buffer.dtype), name, count, count <= kZeroedBelow ? " = {0}" : ""));
+  }
+  emit(s->stmts[0]);
+  --depth_;
+  line("}");
+}
+
+// ---- expressions ----
+
+void KernelPrinter::begin_expression(const std::vector<Expr>& roots) {
+  values_.assign(1, {});
+  guarded_.clear();
+  uses_.clear();
+  for (const Expr& root : roots) count_uses(root);
+}
+
+void KernelPrinter::count_uses(const Expr& e) {
+  if (uses_[e.get()]++ > 0) return;
+  for (const Expr& operand : e->operands) count_uses(operand);
+}
+
+bool KernelPrinter::has_load(const Expr& e) {
+  if (const auto it = has_load_.find(e.get()); it != has_load_.end()) return it->second;
+  keep_.push_back(e);
+  bool found = e->kind == ExprKind::kLoad;
+  for (const Expr& operand : e->operands) found = has_load(operand) || found;
+  return has_load_[e.get()] = found;
+}
+
+bool KernelPrinter::has_guarded_load(const Expr& e) {
+  if (!has_load(e) || known_value(e)) return false;
+  if (const auto it = guarded_.find(e.get()); it != guarded_.end()) return it->second;
+  const bool guarded =
+      e->kind == ExprKind::kLoad || std::any_of(e->operands.begin(), e->operands.end(),
+                                                [&](const Expr& operand) { return has_guarded_load(operand); });
+  return guarded_[e.get()] = guarded;
+}
+
+// Integer arithmetic on loop variables only, as indices and bounds are.
+bool KernelPrinter::is_index(const Expr& e) {
+  if (const auto it = is_index_.find(e.get()); it != is_index_.end()) return it->second;
+  keep_.push_back(e);
+  bool found = e->dtype == DType::kI64 || e->dtype == DType::kBool;
+  if (e->kind == ExprKind::kLoad || e->kind == ExprKind::kCast || e->kind == ExprKind::kFma) found = false;
+  if (e->kind == ExprKind::kUnary && e->unary != UnaryOp::kNeg && e->unary != UnaryOp::kNot) found = false;
+  for (const Expr& operand : e->operands) found = found && is_index(operand);
+  return is_index_[e.get()] = found;
+}
+
+const std::string* KernelPrinter::known_value(const Expr& e) const {
+  for (auto layer = values_.rbegin(); layer != values_.rend(); ++layer)
+    if (const auto it = layer->find(e.get()); it != layer->end()) return &it->second;
+  return nullptr;
+}
+
+std::string KernelPrinter::temporary(DType dtype, const std::string& text) {
+  const std::string name = fresh(fmt::format("t{}", temporaries_++));
+  line(fmt::format("const {} {} = {};", dtype == DType::kBool ? "int" : value_type(dtype), name,
+                   without_parentheses(text)));
+  return name;
+}
+
+std::string KernelPrinter::value(const Expr& e) {
+  if (e->kind == ExprKind::kConst) return ops_.constant(*e);
+  if (e->kind == ExprKind::kVar) {
+    const auto it = variables_.find(e.get());
+    check(it != variables_.end(), where("variable " + e->name + " is used outside its loop"));
+    return it->second;
+  }
+  if (const std::string* known = known_value(e)) return *known;
+  std::string text;
+  if (is_index(e)) {
+    const Expr simple = simplify(e, bounds_);
+    keep_.push_back(simple);
+    text = index(simple);
+    // Elsewhere it is a value of 64 bits.
+    if (e->dtype == DType::kI64 && uses_[e.get()] > 1) text = "(i64)" + text;
+  } else {
+    text = compute(e);
+  }
+  if (uses_[e.get()] > 1 || text.size() > kLongText) text = temporary(e->dtype, text);
+  keep_.push_back(e);
+  return values_.back()[e.get()] = text;
+}
+
+std::string KernelPrinter::index(const Expr& e) {
+  if (const auto number = as_int(e)) return *number < 0 ? fmt::format("({})", *number) : fmt::format("{}", *number);
+  if (e->kind == ExprKind::kVar) return value(e);
+  if (e->kind == ExprKind::kSelect)
+    return fmt::format("({} ? {} : {})", index(e->operands[0]), index(e->operands[1]), index(e->operands[2]));
+  if (e->kind == ExprKind::kUnary)
+    return fmt::format("({}{})", e->unary == UnaryOp::kNeg ? "-" : "!", index(e->operands[0]));
+  check(e->kind == ExprKind::kBinary, where("an index of an unknown kind"));
+  const std::string a = index(e->operands[0]), b = index(e->operands[1]);
+  const auto infix = [&](const char* sign) { return fmt::format("({} {} {})", a, sign, b); };
+  if (e->dtype == DType::kBool) return ops_.binary(e->binary, e->operands[0].dtype(), a, b);
+  const Interval left = bounds_of(e->operands[0], bounds_), right = bounds_of(e->operands[1], bounds_);
+  const bool positive = left.lo && *left.lo >= 0 && right.lo && *right.lo > 0;
+  switch (e->binary) {
+    case BinaryOp::kAdd: return infix("+");
+    case BinaryOp::kSub: return infix("-");
+    case BinaryOp::kMul: return infix("*");
+    case BinaryOp::kFloorDiv:
+    case BinaryOp::kDiv:
+      if (positive) return infix("/");
+      break;
+    case BinaryOp::kFloorMod:
+    case BinaryOp::kRem:
+      if (positive) return infix("%");
+      break;
+    default: break;
+  }
+  return fmt::format("(ptrdiff_t){}", ops_.binary(e->binary, DType::kI64, a, b));
+}
+
+std::string KernelPrinter::element(const Buffer& buffer, const std::vector<Expr>& indices) {
+  Expr number = 0;
+  for (size_t i = 0; i < indices.size(); ++i) number = number * buffer.shape[i] + indices[i];
+  const auto known = buffers_.find(&buffer);
+  check(known != buffers_.end(), where("buffer " + buffer.name + " is used outside its allocation"));
+  if (scalars_.contains(&buffer)) return known->second;
+  // Loads in it have been counted as parts of the statement: the flat index is made of the same nodes.
+  std::string text;
+  if (is_index(number)) {
+    number = simplify(number, bounds_);
+    keep_.push_back(number);
+    text = index(number);
+  } else {
+    keep_.push_back(number);
+    for (size_t i = 0; i < indices.size(); ++i) {
+      const std::string part = fmt::format("(ptrdiff_t){}", value(indices[i]));
+      text = i == 0 ? part : fmt::format("({} * {} + {})", text, value(buffer.shape[i]), part);
+    }
+  }
+  return fmt::format("{}[{}]", known->second, without_parentheses(text));
+}
+
+std::string KernelPrinter::compute(const Expr& e) {
+  switch (e->kind) {
+    case ExprKind::kLoad: return ops_.from_storage(e->dtype, element(*e->buffer, e->operands));
+    case ExprKind::kUnary: return ops_.unary(e->unary, e->operands[0].dtype(), e->dtype, value(e->operands[0]));
+    case ExprKind::kBinary: {
+      const Expr &a = e->operands[0], &b = e->operands[1];
+      if (e->dtype == DType::kBool && a.dtype() == DType::kBool &&
+          (e->binary == BinaryOp::kAnd || e->binary == BinaryOp::kOr) && has_guarded_load(b)) {
+        const Expr otherwise = const_int(DType::kBool, e->binary == BinaryOp::kOr);
+        keep_.push_back(otherwise);
+        return e->binary == BinaryOp::kAnd ? emit_select(a, b, otherwise) : emit_select(a, otherwise, b);
+      }
+      // No unsigned number is below zero, and compilers warn where one is compared with it.
+      if (is_unsigned_int(a.dtype()) && is_const_int(b, 0) &&
+          (e->binary == BinaryOp::kLt || e->binary == BinaryOp::kGe))
+        return e->binary == BinaryOp::kGe ? "1" : "0";
+      const std::string left = value(a);
+      return ops_.binary(e->binary, a.dtype(), left, value(b));
+    }
+    case ExprKind::kSelect: return emit_select(e->operands[0], e->operands[1], e->operands[2]);
+    case ExprKind::kFma: {
+      const std::string a = value(e->operands[0]), b = value(e->operands[1]);
+      return ops_.fma(e->dtype, a, b, value(e->operands[2]));
+    }
+    case ExprKind::kCast: return ops_.cast(e->dtype, e->operands[0].dtype(), value(e->operands[0]));
+    default: break;
+  }
+  throw InternalError("unknown expression kind");
+}
+
+// Computes ahead of a branch what both of its arms need. Without it a chain of selects, each of which has the one
+// before in both arms, would be written twice at each of its levels.
+void KernelPrinter::evaluate_shared(const Expr& a, const Expr& b) {
+  std::unordered_set<const ExprNode*> of_a, of_b;
+  walk_certain(a, of_a, [](const Expr&) { return true; });
+  walk_certain(b, of_b, [&](const Expr& e) {
+    if (of_a.count(e.get()) == 0) return true;
+    if (e->kind != ExprKind::kConst && e->kind != ExprKind::kVar && has_guarded_load(e)) value(e);
+    return false;
+  });
+  guarded_.clear();
+}
+
+std::pair<std::string, std::string> KernelPrinter::arm(const Expr& e) {
+  std::string outside;
+  std::swap(out_, outside);
+  values_.emplace_back();
+  ++depth_;
+  std::string text = value(e);
+  --depth_;
+  values_.pop_back();
+  guarded_.clear();
+  std::swap(out_, outside);
+  return {std::move(outside), std::move(text)};
+}
+
+std::string KernelPrinter::emit_select(const Expr& condition, const Expr& a, const Expr& b) {
+  const Expr known = is_index(condition) ? simplify(condition, bounds_) : condition;
+  keep_.push_back(known);
+  if (const auto c = as_int(known)) return value(*c ? a : b);
+  const std::string test = value(known);
+  if (has_guarded_load(a) && has_guarded_load(b)) evaluate_shared(a, b);
+  if (!has_guarded_load(a) && !has_guarded_load(b)) {
+    const std::string first = value(a);
+    return fmt::format("({} ? {} : {})", test, first, value(b));
+  }
+  const auto [before_a, text_a] = arm(a);
+  const auto [before_b, text_b] = arm(b);
+  if (before_a.empty() && before_b.empty()) return fmt::format("({} ? {} : {})", test, text_a, text_b);
+  const std::string name = fresh(fmt::format("t{}", temporaries_++));
+  line(fmt::format("{} {};", a.dtype() == DType::kBool ? "int" : value_type(a.dtype()), name));
+  line(fmt::format("if ({}) {{", without_parentheses(test)));
+  out_ += before_a;
+  line(fmt::format("  {} = {};", name, without_parentheses(text_a)));
+  line("} else {");
+  out_ += before_b;
+  line(fmt::format("  {} = {};", name, without_parentheses(text_b)));
+  line("}");
+  return name;
+}
+
+}  // namespace tessera::inline c_codegen

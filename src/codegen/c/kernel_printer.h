@@ -1,0 +1,85 @@
+// One kernel as a C function.
+//
+//   static void k0_conv(const f32 *restrict x, const f32 *restrict w, f32 *restrict y)
+//
+// Buffers are flat arrays, indices `ptrdiff_t`. What an expression uses more than once, and what would make a line too
+// long, becomes a constant of its own before the statement; what only one arm of a select needs, in a block of that
+// arm.
+#pragma once
+
+#include <string>
+#include <unordered_map>
+#include <unordered_set>
+#include <vector>
+
+#include "arith/simplify.h"
+#include "codegen/c/c_text.h"
+#include "codegen/common/local_plan.h"
+#include "loop/stmt.h"
+
+namespace tessera::inline c_codegen {
+
+class KernelPrinter {
+ public:
+  // `alias_classes`: a number per parameter; parameters with the same number may overlap, others do not. Everything
+  // outlives the printer.
+  KernelPrinter(const LoopProgram& program, std::string function, std::vector<int> alias_classes, COps& ops);
+
+  std::string print();
+  // Whether the function has one more parameter, `scratch`, behind the buffers and before the symbols.
+  bool uses_scratch() const { return locals_.scratch_bytes > 0; }
+  int64_t scratch_bytes() const { return locals_.scratch_bytes; }
+
+ private:
+  using Layer = std::unordered_map<const ExprNode*, std::string>;
+
+  std::string signature();
+  void line(const std::string& text);
+  void emit(const Stmt& s);
+  void emit_for(const Stmt& s);
+  void emit_if(const Stmt& s);
+  void emit_store(const Stmt& s);
+  void emit_alloc(const Stmt& s);
+  void emit_block(const Stmt& s);  // with one more level of indentation
+
+  // The text of an expression; statements that it needs go before it.
+  std::string value(const Expr& e);
+  std::string compute(const Expr& e);
+  std::string index(const Expr& e);  // arithmetic on loop variables alone, as ptrdiff_t
+  std::string emit_select(const Expr& condition, const Expr& a, const Expr& b);
+  std::string element(const Buffer& buffer, const std::vector<Expr>& indices);
+  std::string temporary(DType dtype, const std::string& text);
+  const std::string* known_value(const Expr& e) const;
+  void evaluate_shared(const Expr& a, const Expr& b);
+  // An arm: its statements, indented, and its value.
+  std::pair<std::string, std::string> arm(const Expr& e);
+
+  bool has_load(const Expr& e);
+  bool has_guarded_load(const Expr& e);
+  bool is_index(const Expr& e);
+  void count_uses(const Expr& e);
+  void begin_expression(const std::vector<Expr>& roots);
+  std::string fresh(const std::string& text);
+  std::string where(const std::string& what) const { return "kernel " + program_.name + ": " + what; }
+
+  const LoopProgram& program_;
+  const std::string function_;
+  const std::vector<int> alias_classes_;
+  COps& ops_;
+  const LocalPlan locals_;
+  std::string out_;
+  int depth_ = 1;
+  int temporaries_ = 0;
+  Bounds bounds_;
+  std::unordered_map<std::string, int> names_;
+  std::unordered_map<const Buffer*, std::string> buffers_;
+  std::unordered_map<const ExprNode*, std::string> variables_;
+  std::vector<Layer> values_;
+  std::unordered_map<const ExprNode*, int> uses_;
+  std::unordered_map<const ExprNode*, bool> has_load_, is_index_;
+  std::unordered_map<const ExprNode*, bool> guarded_;  // as has_guarded_load answered, since a layer ended
+  std::unordered_set<const Buffer*> scalars_;          // local buffers of one element
+  std::vector<Expr> keep_;                             // nodes that the maps above name
+};
+
+}  // namespace tessera::inline c_codegen

@@ -1,0 +1,247 @@
+#!/usr/bin/env python3
+"""`tessera compile --emit c`: C99 by gcc and clang without a warning, the interpreter's results, nothing outside of its memory.
+
+c_sources_test.py TESSERA [unittest options]"""
+
+import ctypes
+import os
+import pathlib
+import re
+import shutil
+import subprocess
+import sys
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent / "python"))
+import cli_support
+from cli_support import CliTest
+
+import numpy
+import onnx
+from onnx import helper
+
+from c_models import models, quantized_conv, text
+from test_data import find_test_data
+
+BOUND = 1e-5  # of the largest: functions are polynomials here, and libm's in the interpreter
+COMPILERS = [name for name in ("gcc", "clang", "clang-19") if shutil.which(name)][:2]
+STRICT = ["-std=c99", "-Wall", "-Wextra", "-Werror", "-pedantic"]
+SANITIZE = ["-g", "-fsanitize=address,undefined", "-fno-sanitize-recover=all"]
+
+MAIN = """
+#include <stdio.h>
+#include <stdlib.h>
+#include "{name}.h"
+static void *read_file(const char *path, size_t bytes) {{
+  void *data = malloc(bytes ? bytes : 1);
+  FILE *file = fopen(path, "rb");
+  if (!data || !file || fread(data, 1, bytes, file) != bytes) exit(9);
+  fclose(file);
+  return data;
+}}
+int main(void) {{
+  void *arena = malloc({big}_ARENA_BYTES);{state}
+{reads}{makes}  int status = 0;
+  for (int run = 0; run < {runs}; ++run) status = {prefix}_run({arguments}arena);
+{writes}  printf("%d\\n", status);
+{frees}  free(arena);
+  return 0;
+}}
+"""
+
+
+class CSource:
+    """A folder that `--emit c` wrote."""
+
+    def __init__(self, folder, name):
+        self.folder, self.name = folder, name
+        self.header = (folder / f"{name}.h").read_text()
+        self.source = (folder / f"{name}.c").read_text()
+        self.prefix = re.search(r"int (\w+)_run\(", self.header)[1]
+        self.arena_bytes = int(re.search(r"_ARENA_BYTES (\d+)", self.header)[1])
+        self.outputs = re.findall(r"^/\* Output (\w+): (\w+)\[([0-9,]*)\]", self.header, re.M)
+        self.has_state = "_STATE_BYTES" in self.header
+
+    def compile(self, compiler, *flags, output, sources=()):
+        command = [compiler, *STRICT, *flags, f"{self.name}.c", *sources, "-o", output, "-lm"]
+        done = subprocess.run(command, cwd=self.folder, capture_output=True, text=True, check=False)
+        if done.returncode:
+            raise AssertionError(f"{' '.join(command)}\n{done.stderr[:3000]}")
+        return self.folder / output
+
+    def places(self):
+        """Memory for the outputs, as the header declares them."""
+        def dtype_of(name):
+            return numpy.dtype("?" if name == "bool" else f"{name[0]}{int(name[1:]) // 8}")
+
+        return [numpy.zeros([int(dim) for dim in dims.split(",") if dim], dtype_of(dtype)) for _, dtype, dims in self.outputs]
+
+    def run(self, library, inputs, runs=1):
+        """The outputs of the last run, and its answer."""
+        code = ctypes.CDLL(str(library))
+        arena = numpy.full(self.arena_bytes // 8 + 1, 0x7ff4dead7ff4dead, numpy.uint64)
+        outputs = self.places()
+        pointers = [ctypes.c_void_p(array.ctypes.data) for array in [*inputs, *outputs]]
+        state = numpy.zeros(1)
+        if self.has_state:
+            state = numpy.full(int(re.search(r"_STATE_BYTES (\d+)", self.header)[1]) // 8 + 1, numpy.nan)
+            pointers.append(ctypes.c_void_p(state.ctypes.data))
+            code[f"{self.prefix}_reset"](pointers[-1])
+        for _ in range(runs):
+            answer = code[f"{self.prefix}_run"](*pointers, ctypes.c_void_p(arena.ctypes.data))
+        return outputs, answer
+
+    def run_sanitized(self, compiler, inputs):
+        """The same in a program with the sanitizers, all memory in pieces of its own."""
+        names = [f"in{i}" for i in range(len(inputs))] + [f"out{i}" for i in range(len(self.outputs))]
+        outputs = self.places()
+        for i, array in enumerate(inputs):
+            numpy.ascontiguousarray(array).tofile(self.folder / f"in{i}.bin")
+        main = MAIN.format(
+            name=self.name, big=self.prefix.upper(), prefix=self.prefix, state="", runs=2,
+            reads="".join(f'  void *in{i} = read_file("in{i}.bin", {a.nbytes});\n' for i, a in enumerate(inputs)),
+            makes="".join(f"  void *out{i} = malloc({max(a.nbytes, 1)});\n" for i, a in enumerate(outputs)),
+            arguments="".join(f"{name}, " for name in names),
+            writes="".join(f'  {{ FILE *f = fopen("out{i}.bin", "wb"); fwrite(out{i}, 1, {a.nbytes}, f); fclose(f); }}\n'
+                           for i, a in enumerate(outputs)),
+            frees="".join(f"  free({name});\n" for name in names))
+        (self.folder / "main.c").write_text(main)
+        program = self.compile(compiler, "-O1", *SANITIZE, output="sanitized", sources=["main.c"])
+        done = subprocess.run([str(program)], cwd=self.folder, capture_output=True, text=True, check=False)
+        if done.returncode:
+            raise AssertionError(done.stderr[:3000])
+        return [numpy.fromfile(self.folder / f"out{i}.bin", a.dtype).reshape(a.shape) for i, a in enumerate(outputs)], int(done.stdout)
+
+
+def random_inputs(model, seed=1):
+    random = numpy.random.default_rng(seed)
+    constants = {tensor.name for tensor in model.graph.initializer}
+    inputs = {}
+    for value in model.graph.input:
+        if value.name in constants:
+            continue
+        tensor = value.type.tensor_type
+        dims = [dim.dim_value for dim in tensor.shape.dim]
+        dtype = helper.tensor_dtype_to_np_dtype(tensor.elem_type)
+        inputs[value.name] = (random.random(dims) if dtype.kind == "f" else random.integers(0, 10, dims)).astype(dtype).reshape(dims)
+    return inputs
+
+
+class CSources(CliTest):
+    def emit(self, model, *arguments):
+        path = model if isinstance(model, pathlib.Path) else self.save(model, "m.onnx")
+        self.tessera("compile", path, "--emit", "c", "-o", "c", "-q", *arguments)
+        return CSource(self.folder / "c", path.stem)
+
+    def interpreted(self, path, inputs, *arguments):
+        given = []
+        for i, (name, array) in enumerate(inputs.items()):
+            numpy.save(self.folder / f"in{i}.npy", array)
+            given += ["--input", f"{name}=@in{i}.npy"]
+        outputs = [value.name for value in onnx.load(path, load_external_data=False).graph.output]
+        for i, name in enumerate(outputs):
+            given += ["--output", f"{name}=@want{i}.npy"]
+        self.tessera("run", path, "--engine", "interp", *given, *arguments)
+        return [numpy.load(self.folder / f"want{i}.npy") for i in range(len(outputs))]
+
+    def assert_agree(self, want, got, what, bound=BOUND):
+        self.assertEqual(len(want), len(got), what)
+        for one, other in zip(want, got):
+            other = other.reshape(one.shape)
+            if one.dtype.kind != "f":
+                numpy.testing.assert_array_equal(one, other, what)
+                continue
+            finite = numpy.abs(one[numpy.isfinite(one)]).max(initial=0)
+            scale = bound if one.dtype != numpy.float16 else 1e-3
+            numpy.testing.assert_allclose(other, one, rtol=0, atol=scale * max(finite, 1e-30), err_msg=what)
+
+    def check(self, model, inputs=None, sanitized=True, bound=BOUND, compilers=None):
+        source = self.emit(model)
+        model = onnx.load(model) if isinstance(model, pathlib.Path) else model
+        inputs = inputs or random_inputs(model)
+        want = self.interpreted(self.save(model, "m.onnx"), inputs)
+        results = []
+        for compiler in compilers or COMPILERS:
+            for level in ("-O0", "-O2"):
+                library = source.compile(compiler, level, "-shared", "-fPIC", output=f"{compiler}{level}.so")
+                got, answer = source.run(library, list(inputs.values()))
+                self.assertEqual(answer, 0)
+                self.assert_agree(want, got, f"{compiler} {level}", bound)
+                results.append([array.tobytes() for array in got])
+        self.assertEqual(results, results[:1] * len(results), "the compilers' bits")
+        if sanitized:
+            got, answer = source.run_sanitized(COMPILERS[-1], list(inputs.values()))
+            self.assertEqual(answer, 0)
+            self.assert_agree(want, got, "sanitized", bound)
+        return source
+
+    def test_nothing_but_c99(self):
+        source = self.emit(quantized_conv())
+        included = set(re.findall(r"#include <(.*)>", source.header + source.source))
+        self.assertLessEqual(included, {"stdint.h", "stddef.h", "math.h", "string.h"})
+        for word in ("malloc", "fopen", "printf"):
+            self.assertNotIn(word, source.source)
+        # The same text every time.
+        self.assertEqual(self.emit(quantized_conv()).source, source.source)
+        library = source.compile(COMPILERS[0], "-O2", "-shared", "-fPIC", output="symbols.so")
+        needed = subprocess.run(["nm", "-D", "-u", str(library)], capture_output=True, text=True, check=True).stdout
+        allowed = {"memcpy", "memset", "rintf", "floorf", "sqrtf", "truncf", "ceilf"}
+        used = {re.sub("@.*", "", line.split()[-1]) for line in needed.splitlines()}
+        self.assertLessEqual({name for name in used if not name.startswith("_")}, allowed)
+
+    def test_bits_are_the_interpreters_for_integers(self):
+        source = self.check(quantized_conv())
+        self.assertIn("i8", source.source)
+
+    def test_networks(self):
+        folder = find_test_data("real")
+        if folder is None:
+            self.skipTest("real/ is neither in TESSERA_TEST_DATA nor in ../shared")
+        for name in ("mnist-ort-examples", "mnist-opt-wonnx"):
+            model = onnx.load(folder / name / "model.onnx")
+            constants = {tensor.name for tensor in model.graph.initializer}
+            value = next(value for value in model.graph.input if value.name not in constants)
+            dims = [dim.dim_value or 1 for dim in value.type.tensor_type.shape.dim]
+            for file in sorted((folder / name).glob("input_*.npy"))[:2]:
+                with self.subTest(name=name, file=file.name):
+                    self.check(model, {value.name: numpy.load(file).astype(numpy.float32).reshape(dims)}, sanitized=False)
+
+    def test_state_lives_in_memory_of_the_caller(self):
+        model = text("new = CumSum(old, axis)", "float[3] old", "float[3] new")
+        model.graph.initializer.append(onnx.numpy_helper.from_array(numpy.int64(0), "axis"))
+        path = self.save(model, "plain.onnx")
+        source = self.emit(path)
+        self.assertNotIn("_STATE_BYTES", source.header)
+
+    def test_what_is_refused_is_named(self):
+        open_size = text("y = Relu(x)", "float[n] x", "float[n] y")
+        _, errors = self.tessera("compile", self.save(open_size, "open.onnx"), "--emit", "c", "-o", "c", "--dim", "n=1..9", code=1)
+        self.assertIn("TSR-5130", errors)
+        self.assertIn("the open size 'n' (1 to 9)", errors)
+        small = text("a = Cast<to = 22>(x)\n y = Cast<to = 1>(a)", "float[4] x", "float[4] y")
+        _, errors = self.tessera("compile", self.save(small, "small.onnx"), "--emit", "c", "-o", "c", code=1)
+        self.assertIn("elements of type i4", errors)
+        strings = text("y = StringConcat(x, x)", "string[4] x", "string[4] y")
+        _, errors = self.tessera("compile", self.save(strings, "strings.onnx"), "--emit", "c", "-o", "c", code=1)
+        self.assertIn("TSR-5130", errors)
+        self.assertIn("strings, sequences", errors)
+        _, errors = self.tessera("compile", self.save(open_size, "open.onnx"), "--emit", "c", "-o", "-", "--dim", "n=2", code=1)
+        self.assertIn("TSR-4064", errors)
+        self.assertFalse((self.folder / "c").exists())
+
+
+class Operators(CSources):
+    """A test for each model of c_models."""
+
+
+for model_name, made in models().items():
+    def test(self, model=made):
+        self.check(model)
+    setattr(Operators, f"test_{model_name}", test)
+for inherited in [name for name in dir(CSources) if name.startswith("test_")]:
+    setattr(Operators, inherited, None)
+
+if __name__ == "__main__":
+    if len(COMPILERS) < 2 or os.environ.get("TESSERA_SANITIZE"):
+        print("skipped: gcc and clang are needed, and a tessera without sanitizers")
+        sys.exit(77)
+    cli_support.main()
