@@ -80,9 +80,12 @@ class Quantizer {
       const auto found = chosen.find(&node);
       if (found == chosen.end()) return std::vector<ValueId>{};
       const QuantizedProduct& product = *found->second;
-      builder_.set_loc(node.loc);
       std::vector<ValueId> operands = inputs;
+      // Bytes are made where the numbers are, as a rule in the same kernel.
+      const Node* producer = graph_.producer(product.product.data);
+      builder_.set_loc(producer ? producer->loc : node.loc);
       operands[0] = data(product, inputs[0]);
+      builder_.set_loc(node.loc);
       operands[1] = weights(product);
       return rewriter_.copy(node, operands);
     });
