@@ -343,7 +343,8 @@ void schedule_program(Program& program, const Target& target, int opt_level, con
     for (const PackedParam& packed : kernel.packed) operands.use(kernel.kernel, packed);
   for (size_t k = 0; k < program.kernels.size(); ++k) {
     Kernel& kernel = program.kernels[k];
-    if (!kernel.definition) continue;
+    const bool is_joined = kernel.joined && kernel.rule == "naive";  // and has no loops of its own yet
+    if (!kernel.definition && !is_joined) continue;
     const auto take = [&](ScheduledKernel scheduled, std::string rule) {
       if (scheduled.program.symbols.empty()) scheduled.program.symbols = kernel.program.symbols;
       kernel.program = std::move(scheduled.program);
@@ -356,6 +357,24 @@ void schedule_program(Program& program, const Target& target, int opt_level, con
     };
     const TunedChoice tuned = choose ? choose(kernel) : TunedChoice();
     kernel.refused_tuning = tuned.refused;
+    if (is_joined) {
+      const JoinedContext context{{}, symbols_of(program, kernel)};
+      std::variant<ScheduledKernel, Declined> answer = Declined{};
+      if (tuned.point) {
+        answer = apply_joined_point(*tuned.point, *kernel.joined, context, target, joining.ask);
+        if (const auto* declined = std::get_if<Declined>(&answer))
+          kernel.refused_tuning = to_string(*tuned.point) + ": " + declined->reason;
+        else kernel.rule = to_string(*tuned.point);
+      }
+      for (const JoiningStep& step : kJoiningSteps) {
+        if (std::holds_alternative<ScheduledKernel>(answer) || !joining.steps.contains(step.name)) continue;
+        Knobs knobs;
+        answer = step.apply(*kernel.joined, context, target, joining.ask, knobs);
+        if (std::holds_alternative<ScheduledKernel>(answer)) kernel.rule = step.name;
+      }
+      if (auto* scheduled = std::get_if<ScheduledKernel>(&answer)) take(std::move(*scheduled), kernel.rule);
+      continue;
+    }
     if (const auto& point = tuned.point) {
       const ScheduleRule* rule = find_schedule_rule(point->rule);
       std::variant<ScheduledKernel, Declined> answer = Declined{"the level or --disable-pass leaves the rule out"};
