@@ -71,6 +71,7 @@ class Uses {
     if (target == targets_.end() || !target->second) return "its machine is not in the file, or not known here";
     Target with_threads = *target->second;
     with_threads.num_threads = choice.key.threads;
+    if (find_joining_step(point->rule)) return "";  // a joined kernel says so where it is compiled
     try {
       const TensorProgram program = parse_canonical_text(kernel->second.text);
       const auto answer = apply_point(*point, program, with_threads);

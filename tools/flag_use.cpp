@@ -9,6 +9,7 @@
 #include "loop/intrinsic_text.h"
 #include "support/mapped_file.h"
 #include "te/canonical.h"
+#include "tune/task_kernel.h"
 
 namespace tessera {
 
@@ -36,8 +37,9 @@ void FlagUse::see(const Program& program) {
   for (const Kernel& kernel : program.kernels) {
     refusals_.insert(kernel.refused.begin(), kernel.refused.end());
     if (kernel.rule.starts_with("call ")) calls_.insert(kernel.rule.substr(5));
-    if (!records_.choose || !kernel.definition) continue;
-    hashes_.insert(structural_hash(canonical_text(*kernel.definition)));
+    const TaskKernel task(kernel);
+    if (!records_.choose || !task) continue;
+    hashes_.insert(task.hash());
     const TunedChoice choice = records_.choose(kernel);
     if (!choice.point && choice.refused.empty()) continue;
     ++(kernel.refused_tuning.empty() ? tuned_ : refused_);

@@ -13,6 +13,7 @@
 #include "graph/printer.h"
 #include "graph_passes/pass.h"
 #include "interp/graph_interp.h"
+#include "loop/naive_loops.h"
 #include "loop/printer.h"
 #include "loop_passes/pass.h"
 #include "lower/lower.h"
@@ -144,12 +145,16 @@ void Pipeline::schedule(Program& program) {
       if (options_.graph_choice.chains.contains(chain)) return false;
     }
     const bool allowed = limit_.allow({Kind::kScheduleRule, std::string(rule), kernel.loc});
-    if (limit_.at_limit()) limit_.before = text_of(kernel.program), kept_kernel = &kernel - program.kernels.data();
+    if (!limit_.at_limit()) return allowed;
+    // A joined kernel has its loops already, and is not yet among the program's.
+    limit_.before = text_of(kernel.joined ? naive_loops(*kernel.joined) : kernel.program);
+    if (kernel.joined) limit_.after = text_of(kernel.program);
+    else kept_kernel = &kernel - program.kernels.data();
     return allowed;
   };
   program = runner_.run(kSchedule, [&] {
     schedule_program(program, decides_, options_.compile.opt_level, disabled_, allow, options_.tuned,
-                     rule_numerics(options_.compile));
+                     rule_numerics(options_.compile), options_.remarks);
     return std::move(program);
   });
   if (kept_kernel >= 0) limit_.after = text_of(program.kernels[static_cast<size_t>(kept_kernel)].program);

@@ -11,7 +11,10 @@
 #include "schedule/dynamic/merge_open_axes.h"
 #include "schedule/dynamic/open_products.h"
 #include "schedule/fusion/fuse_rows.h"
+#include "schedule/fusion/join_plan.h"
 #include "schedule/fusion/overlapped_tiles.h"
+#include "schedule/fusion/row_cut.h"
+#include "schedule/fusion/strip_cut.h"
 #include "schedule/packing/packed_operands.h"
 #include "schedule/rules/rules.h"
 #include "schedule/sketches/sketch.h"
@@ -51,11 +54,12 @@ constexpr std::array kRules = {
 
 // A row's sum may be taken in blocks that a running maximum corrects; strips ask the rules anew, which may order sums
 // otherwise for them.
-constexpr JoiningStep kRowChain{"fuse_rows", "kernels that hand rows to one another, block of rows by block of rows", 2,
-                                Numerics::kRounding};
-constexpr JoiningStep kStripChain{"overlapped_tiles", "kernels that hand images to one another, strip by strip", 2,
-                                  Numerics::kRounding};
-constexpr std::array kJoiningSteps = {kRowChain, kStripChain};
+constexpr std::array kJoiningSteps = {
+    JoiningStep{kFuseRows, "kernels that hand rows to one another, block of rows by block of rows", 2,
+                Numerics::kRounding, fuse_rows},
+    JoiningStep{kOverlappedTiles, "kernels that hand images to one another, strip by strip", 2, Numerics::kRounding,
+                overlapped_tiles},
+};
 
 // Whether an operand of a reduction does not lie along the axis that is contiguous in another one, as in the product of
 // queries and keys that are stored column by column: lanes along that axis would gather it.
@@ -180,6 +184,12 @@ std::span<const ScheduleRule> schedule_rules() { return kRules; }
 
 std::span<const JoiningStep> joining_steps() { return kJoiningSteps; }
 
+const JoiningStep* find_joining_step(std::string_view name) {
+  const auto it = std::find_if(kJoiningSteps.begin(), kJoiningSteps.end(),
+                               [&](const JoiningStep& step) { return step.name == name; });
+  return it == kJoiningSteps.end() ? nullptr : &*it;
+}
+
 std::vector<std::string_view> schedule_step_names() {
   std::vector<std::string_view> names;
   for (const JoiningStep& step : kJoiningSteps) names.push_back(step.name);
@@ -191,6 +201,21 @@ const ScheduleRule* find_schedule_rule(std::string_view name) {
   const auto it =
       std::find_if(kRules.begin(), kRules.end(), [&](const ScheduleRule& rule) { return rule.name == name; });
   return it == kRules.end() ? nullptr : &*it;
+}
+
+AskRules first_answer_of(const Target& target, int opt_level, const std::set<std::string>& disabled,
+                         const RuleNumerics& numerics) {
+  return [=](const TensorProgram& kernel) -> std::optional<RuleAnswer> {
+    for (const ScheduleRule& rule : kRules) {
+      if (opt_level < rule.min_level || disabled.contains(std::string(rule.name))) continue;
+      if (numerics_of(rule, kernel) > numerics.loosest) continue;
+      if (!why_not_wanted(rule, kernel, target, numerics.fp32).empty()) continue;
+      Knobs knobs;
+      auto answer = rule.apply(kernel, target, knobs);
+      if (auto* scheduled = std::get_if<ScheduledKernel>(&answer)) return RuleAnswer{rule.name, std::move(*scheduled)};
+    }
+    return std::nullopt;
+  };
 }
 
 std::vector<RuleOffer> ask_all_rules(const TensorProgram& kernel, const std::vector<SymbolRange>& symbols,
@@ -257,6 +282,28 @@ std::variant<ScheduledKernel, Declined> apply_point(const KnobPoint& point, cons
   return answer;
 }
 
+std::variant<KnobSpace, Declined> joined_knob_space(const JoiningStep& step, const JoinedProgram& kernel,
+                                                    const JoinedContext& context, const Target& target,
+                                                    const AskRules& ask) {
+  const KnobPoint by_name{std::string(step.name), {}};
+  Knobs knobs(by_name);
+  auto answer = step.apply(kernel, context, target, ask, knobs);
+  if (auto* declined = std::get_if<Declined>(&answer)) return std::move(*declined);
+  return KnobSpace{by_name.rule, knobs.seen()};
+}
+
+std::variant<ScheduledKernel, Declined> apply_joined_point(const KnobPoint& point, const JoinedProgram& kernel,
+                                                           const JoinedContext& context, const Target& target,
+                                                           const AskRules& ask) {
+  const JoiningStep* step = find_joining_step(point.rule);
+  if (!step) return Declined{"there is no step '" + point.rule + "' that joins kernels"};
+  Knobs knobs(point);
+  auto answer = step->apply(kernel, context, target, ask, knobs);
+  if (std::string why = knobs.refusal(); !why.empty() && std::holds_alternative<ScheduledKernel>(answer))
+    return Declined{std::move(why)};
+  return answer;
+}
+
 KnobPoint essential(const KnobPoint& point, const TensorProgram& kernel, const Target& target) {
   KnobPoint result{point.rule, {}};
   const ScheduleRule* rule = find_schedule_rule(point.rule);
@@ -279,42 +326,25 @@ std::vector<SymbolRange> symbols_of(const Program& program, const Kernel& kernel
 }
 
 void schedule_program(Program& program, const Target& target, int opt_level, const std::set<std::string>& disabled,
-                      const AllowRule& allow, const ChoosePoint& choose, const RuleNumerics& numerics) {
-  const auto first_answer = [&](const TensorProgram& kernel) -> std::optional<RuleAnswer> {
-    for (const ScheduleRule& rule : kRules) {
-      if (opt_level < rule.min_level || disabled.contains(std::string(rule.name))) continue;
-      if (numerics_of(rule, kernel) > numerics.loosest) continue;
-      if (!why_not_wanted(rule, kernel, target, numerics.fp32).empty()) continue;
-      Knobs knobs;
-      auto answer = rule.apply(kernel, target, knobs);
-      if (auto* scheduled = std::get_if<ScheduledKernel>(&answer)) return RuleAnswer{rule.name, std::move(*scheduled)};
-    }
-    return std::nullopt;
-  };
-  const auto may_join = [&](const JoiningStep& step) {
-    return opt_level >= step.min_level && step.numerics <= numerics.loosest &&
-           !disabled.contains(std::string(step.name));
-  };
-  if (may_join(kRowChain)) {
-    join_fuse_rows(
-        program, target,
-        [&](const TensorProgram& kernel) -> std::optional<ScheduledKernel> {
-          auto answer = first_answer(kernel);
-          return answer ? std::optional(std::move(answer->scheduled)) : std::nullopt;
-        },
-        allow);
-  }
-  std::vector<PackedStrips> strips;
-  if (may_join(kStripChain)) {
-    const auto is_tuned = [&](const Kernel& kernel) { return choose && choose(kernel).point; };
-    strips = join_overlapped_tiles(program, target, first_answer, is_tuned, allow);
-  }
+                      const AllowRule& allow, const ChoosePoint& choose, const RuleNumerics& numerics,
+                      Remarks* remarks) {
+  JoinOptions joining{{}, first_answer_of(target, opt_level, disabled, numerics), allow, choose};
+  for (const JoiningStep& step : kJoiningSteps)
+    if (opt_level >= step.min_level && step.numerics <= numerics.loosest && !disabled.contains(std::string(step.name)))
+      joining.steps.insert(step.name);
+  JoinPlan plan = plan_joins(program, target, joining);
+  if (remarks)
+    for (const RefusedJoin& refused : plan.refused)
+      remarks->refused(std::string(refused.step), program.calls[refused.writer].loc, refused.reason,
+                       program.calls[refused.reader].loc);
+  const std::vector<PackedKernel> joined = apply_joins(program, std::move(plan));
   PackedOperands operands(program, target);
-  for (const PackedStrips& chain : strips)
-    for (const PackedParam& packed : chain.packed) operands.use(chain.kernel, packed);
+  for (const PackedKernel& kernel : joined)
+    for (const PackedParam& packed : kernel.packed) operands.use(kernel.kernel, packed);
   for (size_t k = 0; k < program.kernels.size(); ++k) {
     Kernel& kernel = program.kernels[k];
-    if (!kernel.definition) continue;
+    const bool is_joined = kernel.joined && kernel.rule == "naive";  // and has no loops of its own yet
+    if (!kernel.definition && !is_joined) continue;
     const auto take = [&](ScheduledKernel scheduled, std::string rule) {
       if (scheduled.program.symbols.empty()) scheduled.program.symbols = kernel.program.symbols;
       kernel.program = std::move(scheduled.program);
@@ -327,6 +357,24 @@ void schedule_program(Program& program, const Target& target, int opt_level, con
     };
     const TunedChoice tuned = choose ? choose(kernel) : TunedChoice();
     kernel.refused_tuning = tuned.refused;
+    if (is_joined) {
+      const JoinedContext context{{}, symbols_of(program, kernel)};
+      std::variant<ScheduledKernel, Declined> answer = Declined{};
+      if (tuned.point) {
+        answer = apply_joined_point(*tuned.point, *kernel.joined, context, target, joining.ask);
+        if (const auto* declined = std::get_if<Declined>(&answer))
+          kernel.refused_tuning = to_string(*tuned.point) + ": " + declined->reason;
+        else kernel.rule = to_string(*tuned.point);
+      }
+      for (const JoiningStep& step : kJoiningSteps) {
+        if (std::holds_alternative<ScheduledKernel>(answer) || !joining.steps.contains(step.name)) continue;
+        Knobs knobs;
+        answer = step.apply(*kernel.joined, context, target, joining.ask, knobs);
+        if (std::holds_alternative<ScheduledKernel>(answer)) kernel.rule = step.name;
+      }
+      if (auto* scheduled = std::get_if<ScheduledKernel>(&answer)) take(std::move(*scheduled), kernel.rule);
+      continue;
+    }
     if (const auto& point = tuned.point) {
       const ScheduleRule* rule = find_schedule_rule(point->rule);
       std::variant<ScheduledKernel, Declined> answer = Declined{"the level or --disable-pass leaves the rule out"};

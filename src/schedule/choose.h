@@ -15,7 +15,9 @@
 #include "program/program.h"
 #include "schedule/kernel/knobs.h"
 #include "schedule/kernel/pack.h"
+#include "support/remarks.h"
 #include "target/target.h"
+#include "te/joined_program.h"
 #include "te/tensor_program.h"
 #include "types/numerics.h"
 
@@ -42,14 +44,33 @@ struct ScheduleRule {
   std::string (*not_wanted)(const TensorProgram& kernel, const Target& target, Fp32Products fp32) = nullptr;
 };
 
-// What joins kernels into one before the rules are asked (schedule/fusion/fuse_rows.h, overlapped_tiles.h).
+struct RuleAnswer {
+  std::string_view rule;
+  ScheduledKernel scheduled;
+};
+// The first rule that takes the kernel, and its program; empty when none does.
+using AskRules = std::function<std::optional<RuleAnswer>(const TensorProgram& kernel)>;
+
+// What is known of a joined kernel's arguments and sizes beside what it computes.
+struct JoinedContext {
+  std::vector<TensorPtr> constants;  // by argument: of a row-major constant; null for others
+  std::vector<SymbolRange> symbols;  // that members' sizes are made of
+};
+
+// What joins kernels into one before the rules are asked (schedule/fusion/join_plan.h), and writes its program from
+// what it computes; `ask` answers for blocks of its members. A step has knobs as a rule has.
 struct JoiningStep {
   std::string_view name;
   std::string_view summary;
   int min_level;  // the optimisation level from which it is asked
   Numerics numerics;
+  std::variant<ScheduledKernel, Declined> (*apply)(const JoinedProgram& kernel, const JoinedContext& context,
+                                                   const Target& target, const AskRules& ask, Knobs& knobs);
+  int version = 1;  // of the meaning of its knobs
 };
 std::span<const JoiningStep> joining_steps();
+// Null when there is none.
+const JoiningStep* find_joining_step(std::string_view name);
 
 // In the order in which they are asked.
 std::span<const ScheduleRule> schedule_rules();
@@ -69,11 +90,23 @@ std::variant<KnobSpace, Declined> knob_space(const ScheduleRule& rule, const Ten
 std::variant<ScheduledKernel, Declined> apply_point(const KnobPoint& point, const TensorProgram& kernel,
                                                     const Target& target, Fp32Products fp32 = Fp32Products::kFma);
 
+// The same for a joined kernel, at a point of a joining step.
+std::variant<KnobSpace, Declined> joined_knob_space(const JoiningStep& step, const JoinedProgram& kernel,
+                                                    const JoinedContext& context, const Target& target,
+                                                    const AskRules& ask);
+std::variant<ScheduledKernel, Declined> apply_joined_point(const KnobPoint& point, const JoinedProgram& kernel,
+                                                           const JoinedContext& context, const Target& target,
+                                                           const AskRules& ask);
+
 // The same point without the knobs whose value is the rule's own choice. REQUIRES: a point of the kernel's space.
 KnobPoint essential(const KnobPoint& point, const TensorProgram& kernel, const Target& target);
 
 // What the rule may change in this kernel's results: sums of integers, minima and maxima do not depend on their order.
 Numerics numerics_of(const ScheduleRule& rule, const TensorProgram& kernel);
+
+// The first rule's answer to kernels of fixed sizes, of those that are asked.
+AskRules first_answer_of(const Target& target, int opt_level, const std::set<std::string>& disabled = {},
+                         const RuleNumerics& numerics = {});
 
 // What one rule says to a kernel: the program that it would run, or why it declines. For `explain`.
 struct RuleOffer {
@@ -89,7 +122,7 @@ std::vector<RuleOffer> ask_all_rules(const TensorProgram& kernel, const std::vec
 // Those of the program that the kernel uses.
 std::vector<SymbolRange> symbols_of(const Program& program, const Kernel& kernel);
 
-// Joins chains of kernels (fuse_rows.h; overlapped_tiles.h, none with a point of its own), replaces the loop programs
+// Joins chains of kernels (fusion/join_plan.h), replaces the loop programs
 // of all kernels that have a definition, packs weights as the rules want them, and drops weight buffers nobody reads
 // any more. At level 0 kernels stay naive. Rules in `disabled` are not asked. A kernel for whose rule `allow` (may be
 // null) says no stays naive, too. Nothing is done that `numerics` does not let it.
@@ -103,6 +136,7 @@ struct TunedChoice {
 };
 using ChoosePoint = std::function<TunedChoice(const Kernel& kernel)>;
 void schedule_program(Program& program, const Target& target, int opt_level, const std::set<std::string>& disabled = {},
-                      const AllowRule& allow = {}, const ChoosePoint& choose = {}, const RuleNumerics& numerics = {});
+                      const AllowRule& allow = {}, const ChoosePoint& choose = {}, const RuleNumerics& numerics = {},
+                      Remarks* remarks = nullptr);
 
 }  // namespace tessera::inline schedule

@@ -19,7 +19,7 @@ std::vector<std::byte> input_bytes(const KernelBench& bench) {
   std::vector<std::byte> bytes;
   for (size_t p = 0; p < bench.operands.size(); ++p) {
     const Tensor& operand = *bench.operands[p];
-    if (!bench.kernel->params[p].is_constant())
+    if (!bench.kernel.params()[p].is_constant())
       bytes.insert(bytes.end(), operand.bytes(), operand.bytes() + operand.num_bytes());
   }
   return bytes;

@@ -74,13 +74,18 @@ TensorPtr random_operand(const TensorParam& param, std::mt19937& random) {
 Program bench_program(const KernelBench& bench) {
   Program program;
   program.name = "bench";
-  const TensorProgram& kernel = *bench.kernel;
+  const TaskKernel& kernel = bench.kernel;
   Kernel entry;
-  entry.program = naive_loops(kernel);
-  entry.definition = bench.kernel;
-  entry.loc = kernel.name;
-  entry.flops = count_flops(kernel);
-  entry.bytes = count_bytes(kernel);
+  entry.definition = kernel.single();
+  entry.joined = kernel.joined();
+  entry.program = entry.joined ? naive_loops(*entry.joined) : naive_loops(*entry.definition);
+  entry.loc = entry.program.name;
+  if (entry.definition) {
+    entry.flops = count_flops(*entry.definition);
+    entry.bytes = count_bytes(*entry.definition);
+  }
+  KernelCall call;
+  call.loc = entry.loc;
   program.kernels.push_back(std::move(entry));
   const auto add = [&](BufferKind kind, const std::string& name, DType dtype, const std::vector<int64_t>& dims,
                        TensorPtr data) {
@@ -100,16 +105,15 @@ Program bench_program(const KernelBench& bench) {
     program.buffers.push_back(std::move(buffer));
     return static_cast<BufferId>(program.buffers.size() - 1);
   };
-  KernelCall call;
-  call.loc = kernel.name;
-  for (size_t p = 0; p < kernel.params.size(); ++p) {
+  for (size_t p = 0; p < bench.operands.size(); ++p) {
     const TensorPtr& operand = bench.operands[p];
-    const bool is_weight = kernel.params[p].is_constant();
+    const bool is_weight = kernel.params()[p].is_constant();
     call.args.push_back(add(is_weight ? BufferKind::kWeight : BufferKind::kInput, fmt::format("x{}", p),
                             operand->dtype(), operand->dims(), is_weight ? operand : nullptr));
   }
-  const Stage& output = kernel.output();
-  call.args.push_back(add(BufferKind::kOutput, "y", output.out->dtype, physical_dims(output.out, output.layout), {}));
+  const TensorParam output = kernel.result();
+  call.args.push_back(
+      add(BufferKind::kOutput, "y", output.buffer->dtype, physical_dims(output.buffer, output.layout), {}));
   program.calls.push_back(std::move(call));
   return program;
 }
@@ -143,8 +147,8 @@ using Clock = std::chrono::steady_clock;
 double seconds_since(Clock::time_point begin) { return std::chrono::duration<double>(Clock::now() - begin).count(); }
 
 std::string disagreement(const KernelBench& bench, const Tensor& want, const Tensor& got) {
-  const Stage& output = bench.kernel->output();
-  const std::vector<bool> inside = logical_places(output.out, output.layout);
+  const TensorParam output = bench.kernel.result();
+  const std::vector<bool> inside = logical_places(output.buffer, output.layout);
   const bool real = is_float(want.dtype());
   double scale = 0, worst = 0;
   for (int64_t i = 0; i < want.num_elements(); ++i) {
@@ -196,21 +200,20 @@ std::string compare_here(const KernelBench& bench, const BuiltKernel& a, const B
 }  // namespace
 
 Tensor result_tensor(const KernelBench& bench) {
-  const Stage& output = bench.kernel->output();
-  return Tensor(output.out->dtype, physical_dims(output.out, output.layout));
+  const TensorParam output = bench.kernel.result();
+  return Tensor(output.buffer->dtype, physical_dims(output.buffer, output.layout));
 }
 
 void set_candidate_hook(std::function<void()> hook) { candidate_hook() = std::move(hook); }
 
-KernelBench make_kernel_bench(std::shared_ptr<const TensorProgram> kernel, const Target& target,
-                              const std::vector<int64_t>& reuse) {
+KernelBench make_kernel_bench(TaskKernel kernel, const Target& target, const std::vector<int64_t>& reuse) {
   KernelBench bench;
   bench.kernel = std::move(kernel);
   bench.target = target;
   std::mt19937 random(7);
-  for (const TensorParam& param : bench.kernel->params) bench.operands.push_back(random_operand(param, random));
+  for (const TensorParam& param : bench.kernel.params()) bench.operands.push_back(random_operand(param, random));
   if (reuse.empty()) return bench;
-  const std::vector<TensorParam>& params = bench.kernel->params;
+  const std::span<const TensorParam> params = bench.kernel.params();
   check(reuse.size() == params.size() + 1, "a distance for each parameter and for the result");
   // Behind twice the last cache nothing is left of an operand.
   const int64_t most = 2 * target.l3_bytes;

@@ -12,16 +12,16 @@
 #include "runner/bench_module.h"
 #include "schedule/kernel/knobs.h"
 #include "target/target.h"
-#include "te/tensor_program.h"
 #include "tune/runner_process.h"
 #include "tune/statistics.h"
+#include "tune/task_kernel.h"
 #include "types/tensor.h"
 
 namespace tessera::inline tune {
 
 // A kernel with operands to run it on.
 struct KernelBench {
-  std::shared_ptr<const TensorProgram> kernel;
+  TaskKernel kernel;
   Target target;
   std::vector<TensorPtr> operands;  // one for each parameter, in its physical shape
   // How far away operands are when a run begins, as their model leaves them; none: as the run before left them.
@@ -31,8 +31,7 @@ struct KernelBench {
 
 // Operands are random, from a fixed seed. `reuse`: reuse_distances of a call (program/reuse_distance.h), or empty; what
 // is farther than the target's caches reach is that far. REQUIRES: static shapes.
-KernelBench make_kernel_bench(std::shared_ptr<const TensorProgram> kernel, const Target& target,
-                              const std::vector<int64_t>& reuse = {});
+KernelBench make_kernel_bench(TaskKernel kernel, const Target& target, const std::vector<int64_t>& reuse = {});
 
 struct BuiltKernel {
   std::string failure;                  // empty: `module` is there. "refused: ...", "build failed: ...", "timeout"

@@ -14,7 +14,7 @@ namespace tessera::inline tune {
 // What a measurer needs to know of a kernel.
 struct MeasuredKernel {
   std::string hash;  // structural
-  std::shared_ptr<const TensorProgram> definition;
+  TaskKernel definition;
   std::vector<int64_t> reuse = {};  // reuse_distances of its call (program/reuse_distance.h); empty: operands stay near
 };
 

@@ -40,8 +40,9 @@ class Lineups {
   }
 
   TunedChoice choice_in(const Lineup& lineup, const Kernel& kernel) const {
-    if (!kernel.definition) return {};
-    const std::string hash = structural_hash(canonical_text(*kernel.definition));
+    const TaskKernel task(kernel);
+    if (!task) return {};
+    const std::string hash = task.hash();
     const auto points = model_.kernels.find(hash);
     if (points == model_.kernels.end()) return lineup.others ? model_.stored(kernel) : TunedChoice();
     const auto standing = lineup.kernels.find(hash);
@@ -81,7 +82,7 @@ Contest hold_contest(const ModelContest& model, double seconds) {
   contest.graph.has_stored = !model.stored_graph.empty();
   contest.graph.has_found = model.searched_graph != model.stored_graph;
   for (const Kernel& kernel : model.searched.compiled.program.kernels)
-    if (kernel.definition && !model.kernels.contains(structural_hash(canonical_text(*kernel.definition))))
+    if (const TaskKernel task(kernel); task && !model.kernels.contains(task.hash()))
       contest.has_others |= model.stored(kernel).point.has_value();
   Lineups lineups(model, seconds);
   hold_contest(contest, [&](const auto& list, const auto& decided) { return lineups.measure(list, decided); });

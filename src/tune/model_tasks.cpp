@@ -24,8 +24,10 @@ using Clock = std::chrono::steady_clock;
 // Of each call's kernel.
 std::vector<std::string> hashes_of(const Program& program) {
   std::vector<std::string> kernels, calls;
-  for (const Kernel& kernel : program.kernels)
-    kernels.push_back(kernel.definition ? structural_hash(canonical_text(*kernel.definition)) : "");
+  for (const Kernel& kernel : program.kernels) {
+    const TaskKernel task(kernel);
+    kernels.push_back(task ? task.hash() : "");
+  }
   for (const KernelCall& call : program.calls) calls.push_back(kernels[static_cast<size_t>(call.kernel)]);
   return calls;
 }
@@ -37,6 +39,20 @@ std::map<std::string, double> kernel_times(RunningModel& running, const std::vec
     if (span.worker == 0)
       sums[hashes[static_cast<size_t>(span.kernel)]] += static_cast<double>(span.end_ns - span.begin_ns) / 1e3;
   return sums;
+}
+
+// A mask, whose elements decide which columns a joined kernel computes (schedule/fusion/masked_columns.h).
+bool reads_constant_matrix(const JoinedProgram& kernel) {
+  return kernel.result().layout.row_major() &&
+         std::any_of(kernel.members.begin(), kernel.members.end(), [](const JoinedMember& member) {
+           const auto& params = member.program.params;
+           return !member.program.reduction() &&
+                  std::any_of(params.begin(), params.end(), [](const TensorParam& param) {
+                    const Shape& shape = param.buffer->shape;
+                    return param.is_constant() && std::count_if(shape.begin(), shape.end(),
+                                                                [](const Expr& dim) { return as_int(dim) != 1; }) > 1;
+                  });
+         });
 }
 
 }  // namespace
@@ -68,26 +84,29 @@ ModelTasks model_tasks(const Program& program, const std::vector<KernelTime>& ti
     task.name = call.loc.empty() ? kernel.program.name : call.loc;
     task.calls = time.calls;
     task.run_us = time.median_us;
-    if (!kernel.definition) {
+    task.definition = TaskKernel(kernel);
+    if (!task.definition) {
       result.left_out.emplace_back(
-          std::move(task),
-          kernel.joined ? "several kernels are joined in it; --disable-pass " + kernel.rule + " tunes them one by one"
-          : kernel.rule == "pack" ? "it packs weights: no schedule rule is asked"
-                                  : "its loops are the operator's own: no schedule rule is asked");
+          std::move(task), kernel.rule == "pack" ? "it packs weights: no schedule rule is asked"
+                                                 : "its loops are the operator's own: no schedule rule is asked");
       continue;
     }
-    if (!kernel.definition->is_single()) {
+    if (kernel.joined && reads_constant_matrix(*kernel.joined)) {
+      result.left_out.emplace_back(std::move(task),
+                                   "it may be faster by what its constants are, which a task does not know");
+      continue;
+    }
+    if (kernel.definition && !kernel.definition->is_single()) {
       result.left_out.emplace_back(std::move(task), "it has several results, and the tuner compares one");
       continue;
     }
-    task.definition = kernel.definition;
-    task.work = {kernel.flops, kernel.bytes, count_constant_bytes(*kernel.definition)};
+    task.work = {kernel.flops, kernel.bytes, task.definition.constant_bytes()};
     result.constant_bytes += std::max<int64_t>(0, task.work.constant_bytes);
-    if (is_symbolic(*kernel.definition)) {
+    if (task.definition.is_open()) {
       result.left_out.emplace_back(std::move(task), "a run decides about its sizes; fix them with --dim to tune it");
       continue;
     }
-    task.text = canonical_text(*kernel.definition);
+    task.text = task.definition.text();
     task.hash = structural_hash(task.text);
     const auto [entry, is_new] = by_hash.try_emplace(task.hash, task);
     if (is_new) {

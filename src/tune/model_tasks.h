@@ -15,13 +15,14 @@
 #include "driver/engine/model.h"
 #include "package/anonymous_file.h"
 #include "tune/statistics.h"
+#include "tune/task_kernel.h"
 
 namespace tessera::inline tune {
 
 struct ModelTask {
   std::string hash, text;  // te/canonical.h
   std::string name;        // nodes of the model; of the first kernel
-  std::shared_ptr<const TensorProgram> definition;
+  TaskKernel definition;
   int64_t calls = 0;           // in one run
   double run_us = 0;           // of all its calls in one run
   KernelWork work;             // of one call

@@ -215,7 +215,7 @@ std::vector<MeasuredTrial> RemoteMeasurer::measure(const MeasuredKernel& kernel,
                                                    const std::vector<KnobPoint>& candidates, bool thorough) {
   constexpr int kMostInVain = 3;  // workers that were lost without an answer
   WorkerJob job;
-  job.kernel = canonical_text(*kernel.definition);
+  job.kernel = kernel.definition.text();
   job.threads = target_.num_threads;
   job.incumbent = incumbent;
   job.thorough = thorough;

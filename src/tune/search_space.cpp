@@ -23,7 +23,7 @@ const char* space_kind_name(SpaceKind kind) {
 }
 
 SearchSpace::SearchSpace(const TensorProgram& kernel, const Target& target, SpaceKind kind, Fp32Products fp32)
-    : kernel_(kernel), target_(target) {
+    : kernel_(&kernel), target_(target) {
   for (const ScheduleRule& rule : schedule_rules()) {
     auto answer = knob_space(rule, kernel, target, fp32);
     if (auto* declined = std::get_if<Declined>(&answer)) {
@@ -43,6 +43,21 @@ SearchSpace::SearchSpace(const TensorProgram& kernel, const Target& target, Spac
   SketchList list = make_sketches(kernel, target);
   sketches_ = std::move(list.sketches);
   declined_sketches_ = std::move(list.declined);
+}
+
+SearchSpace::SearchSpace(const JoinedProgram& kernel, const Target& target, SpaceKind kind, Fp32Products fp32)
+    : joined_(&kernel), target_(target), ask_(first_answer_of(target, kLevel, {}, {.fp32 = fp32})) {
+  for (const JoiningStep& step : joining_steps()) {
+    auto answer = joined_knob_space(step, kernel, {}, target, ask_);
+    if (auto* declined = std::get_if<Declined>(&answer)) {
+      declined_rules_.push_back(std::string(step.name) + ": " + declined->reason);
+      continue;
+    }
+    preferred_ = std::get<KnobSpace>(answer).preferred();
+    if (kind != SpaceKind::kSketches) spaces_.push_back(std::move(std::get<KnobSpace>(answer)));
+    break;
+  }
+  if (kind != SpaceKind::kTemplates) declined_sketches_.emplace_back("several kernels are joined in it");
 }
 
 int64_t SearchSpace::size() const {
@@ -76,7 +91,7 @@ KnobPoint SearchSpace::random_point(std::mt19937_64& random) const {
 KnobPoint SearchSpace::random_point_of(size_t family, std::mt19937_64& random) const {
   if (family >= spaces_.size()) {
     std::string why;
-    auto drawn = draw_point(sketches_[family - spaces_.size()], kernel_, target_, random, why);
+    auto drawn = draw_point(sketches_[family - spaces_.size()], *kernel_, target_, random, why);
     return drawn ? std::move(*drawn) : KnobPoint();
   }
   const KnobSpace& space = spaces_[family];
@@ -89,7 +104,7 @@ KnobPoint SearchSpace::random_point_of(size_t family, std::mt19937_64& random) c
 KnobPoint SearchSpace::mutated(const KnobPoint& point, std::mt19937_64& random) const {
   if (is_trace(point)) {
     std::string why;
-    auto changed = mutate_point(point, kernel_, target_, random, why);
+    auto changed = mutate_point(point, *kernel_, target_, random, why);
     return changed ? std::move(*changed) : KnobPoint();
   }
   const auto family = family_of(point);
@@ -120,7 +135,7 @@ KnobPoint SearchSpace::crossed(const KnobPoint& a, const KnobPoint& b, std::mt19
   check(a.rule == b.rule && a.values.size() == b.values.size(), "points of two rules have no descendants");
   if (is_trace(a) && is_trace(b)) {
     std::string why;
-    auto child = cross_points(a, b, kernel_, target_, random, why);
+    auto child = cross_points(a, b, *kernel_, target_, random, why);
     return child ? std::move(*child) : KnobPoint();
   }
   KnobPoint child = a;
@@ -132,7 +147,8 @@ KnobPoint SearchSpace::crossed(const KnobPoint& a, const KnobPoint& b, std::mt19
 
 std::optional<SearchSpace::Loops> SearchSpace::loops_at(const KnobPoint& point, std::string& why) const {
   // What a compile does not want has no space here.
-  auto answer = apply_point(point, kernel_, target_, Fp32Products::kPieces);
+  auto answer = joined_ ? apply_joined_point(point, *joined_, {}, target_, ask_)
+                        : apply_point(point, *kernel_, target_, Fp32Products::kPieces);
   if (auto* declined = std::get_if<Declined>(&answer)) {
     why = declined->reason;
     return std::nullopt;

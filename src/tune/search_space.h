@@ -10,10 +10,12 @@
 #include <vector>
 
 #include "loop/stmt.h"
+#include "schedule/choose.h"
 #include "schedule/kernel/knobs.h"
 #include "schedule/sketches/sketch.h"
 #include "target/target.h"
 #include "te/tensor_program.h"
+#include "tune/task_kernel.h"
 
 namespace tessera::inline tune {
 
@@ -22,8 +24,14 @@ const char* space_kind_name(SpaceKind kind);  // "templates", "sketches", "all"
 
 class SearchSpace {
  public:
+  // REQUIRES: kernel and target outlive this object.
   SearchSpace(const TensorProgram& kernel, const Target& target, SpaceKind kind = SpaceKind::kTemplates,
               Fp32Products fp32 = Fp32Products::kFma);
+  // Of a joined kernel: the space of the step that joins it; there are no sketches of one.
+  SearchSpace(const JoinedProgram& kernel, const Target& target, SpaceKind kind, Fp32Products fp32);
+  SearchSpace(const TaskKernel& kernel, const Target& target, SpaceKind kind, Fp32Products fp32)
+      : SearchSpace(kernel.joined() ? SearchSpace(*kernel.joined(), target, kind, fp32)
+                                    : SearchSpace(*kernel.single(), target, kind, fp32)) {}
 
   // What the rules choose by themselves, whatever the space; empty when none takes the kernel.
   const std::optional<KnobPoint>& preferred() const { return preferred_; }
@@ -58,8 +66,10 @@ class SearchSpace {
   std::optional<Loops> loops_at(const KnobPoint& point, std::string& why) const;
 
  private:
-  const TensorProgram& kernel_;
+  const TensorProgram* kernel_ = nullptr;
+  const JoinedProgram* joined_ = nullptr;  // instead
   const Target& target_;
+  AskRules ask_;  // of a joined kernel
   std::vector<KnobSpace> spaces_;
   std::vector<Sketch> sketches_;
   std::vector<std::string> declined_rules_, declined_sketches_;

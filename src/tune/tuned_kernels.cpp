@@ -14,6 +14,7 @@
 #include "schedule/sketches/sketch.h"
 #include "support/hash.h"
 #include "te/canonical.h"
+#include "tune/task_kernel.h"
 
 namespace tessera::inline tune {
 
@@ -100,7 +101,8 @@ std::string why_none(const Known& known, int threads, const std::set<std::string
 SchedulePayload payload_of(const KnobPoint& point) {
   if (is_trace(point)) return {std::string(kTracePayload), trace_point_text(point), kTraceFormat, 0};
   const ScheduleRule* rule = find_schedule_rule(point.rule);
-  return {"rule point", to_string(point), kKnobFormat, rule ? rule->version : 0};
+  const JoiningStep* step = find_joining_step(point.rule);
+  return {"rule point", to_string(point), kKnobFormat, rule ? rule->version : step ? step->version : 0};
 }
 
 std::optional<KnobPoint> usable_point(const SchedulePayload& payload, std::string& why) {
@@ -118,7 +120,7 @@ std::optional<KnobPoint> usable_point(const SchedulePayload& payload, std::strin
     return std::nullopt;
   }
   auto point = parse_knob_point(payload.text, why);
-  if (point && !find_schedule_rule(point->rule)) {
+  if (point && !find_schedule_rule(point->rule) && !find_joining_step(point->rule)) {
     why = fmt::format("a record names the rule '{}', which there is not", point->rule);
     return std::nullopt;
   }
@@ -202,8 +204,9 @@ TunedKernels tuned_kernels(const RecordFile& records, std::optional<int64_t> mac
   result.digest = fmt::format("{:016x}", digest.value());
   result.choose = [known](const Kernel& kernel) {
     TunedChoice choice;
-    if (!kernel.definition || known->empty()) return choice;
-    const std::string text = canonical_text(*kernel.definition);
+    const TaskKernel task(kernel);
+    if (!task || known->empty()) return choice;
+    const std::string text = task.text();
     const auto found = known->find(structural_hash(text));
     if (found == known->end() || found->second.text != text) return choice;
     choice.point = usable_point(found->second.payload, choice.refused);

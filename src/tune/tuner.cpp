@@ -248,12 +248,12 @@ class Tuner {
     const Program& program = before_.compiled.program;
     const auto traffic = known_traffic(program);
     for (size_t call = 0; call < program.calls.size() && !interrupted(); ++call) {
-      const auto& definition = program.kernels[static_cast<size_t>(program.calls[call].kernel)].definition;
+      const TaskKernel definition(program.kernels[static_cast<size_t>(program.calls[call].kernel)]);
       KernelTime& time = times.emplace_back(KernelTime{static_cast<int32_t>(call), 1, 0});
-      if (!definition || is_symbolic(*definition)) continue;
-      const std::string hash = structural_hash(canonical_text(*definition));
+      if (!definition || definition.is_open()) continue;
+      const std::string hash = definition.hash();
       if (!first_trials_.contains(hash)) {
-        const SearchSpace space(*definition, target_, SpaceKind::kTemplates, fp32_);
+        const SearchSpace space(definition, target_, SpaceKind::kTemplates, fp32_);
         if (!space.preferred()) continue;
         say(fmt::format("timing kernels: {} of {} calls", call + 1, program.calls.size()));
         first_trials_[hash] = measure_default({hash, definition, distances_of(traffic[call])}, *space.preferred());
@@ -320,7 +320,7 @@ class Tuner {
       return;
     }
     Task task;
-    task.space = std::make_unique<SearchSpace>(*model.definition, target_, options_.space, fp32_);
+    task.space = std::make_unique<SearchSpace>(model.definition, target_, options_.space, fp32_);
     if (!task.space->preferred()) {
       found.left_out.emplace_back(std::move(model), "no schedule rule takes it");
       return;
@@ -715,7 +715,8 @@ class Tuner {
       entry.best_us = task.default_us * task.ratio;
       entry.percent_of_bound = task.bound.percent_of_bound;
       entry.default_point = to_string(task.preferred);
-      entry.best_point = to_string(essential(task.best, *task.model.definition, target_));
+      const auto& single = task.model.definition.single();
+      entry.best_point = to_string(single ? essential(task.best, *single, target_) : task.best);
       entry.trials = task.trials;
       entry.trial_us = task.trial_us;
       entry.standing_us = task.standing_us;

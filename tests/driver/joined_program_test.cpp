@@ -2,6 +2,10 @@
 // give what the graph says.
 #include <gtest/gtest.h>
 
+#include <fmt/format.h>
+
+#include <random>
+
 #include "../support/symbolic_graphs.h"
 #include "codegen/llvm/target.h"
 #include "graph/bind_symbols.h"
@@ -14,6 +18,7 @@
 #include "program/pass.h"
 #include "program/verify.h"
 #include "schedule/choose.h"
+#include "schedule/fusion/join_plan.h"
 #include "support/test_data.h"
 
 namespace tessera {
@@ -21,7 +26,7 @@ namespace {
 
 using namespace symbolic_graphs;
 
-Program scheduled(Graph graph, const Target& target) {
+Program lowered(Graph graph, const Target& target) {
   const KnownSymbols known(graph.symbols);
   GraphInterpreter evaluator;
   const PassContext context{standard_ops(), evaluator, target, 3};
@@ -29,7 +34,12 @@ Program scheduled(Graph graph, const Target& target) {
   Program program = lower_graph(graph);
   for (const ProgramPass& pass : program_pipeline())
     if (pass.phase == ProgramPhase::kLowered) pass.run(program, target);
-  schedule_program(program, target, 3, {});
+  return program;
+}
+
+Program scheduled(const Graph& graph, const Target& target, const ChoosePoint& choose = {}) {
+  Program program = lowered(graph, target);
+  schedule_program(program, target, 3, {}, {}, choose);
   return program;
 }
 
@@ -53,6 +63,14 @@ Graph attention_of(int64_t heads, bool by_words, bool with_mask) {
   ValueId y = b.composite("attention", operands, {{"scale", 0.5}});
   if (by_words) y = b.reshape(b.add("transpose", {y}, {{"perm", Ints{0, 2, 1, 3}}}), {n, l, heads * 16});
   return b.result({y});
+}
+
+// Of which there are blocks of columns.
+Graph long_attention() {
+  Builder b({range("n", 1, 2), range("l", 2, 2000)});
+  const auto operand = [&](const char* name, const Expr& rows) { return b.input(name, {b.symbol(0), 1, rows, 8}); };
+  return b.result({b.composite("attention", {operand("q", 50), operand("k", b.symbol(1)), operand("v", b.symbol(1))},
+                               {{"scale", 0.5}})});
 }
 
 Graph softmax_of_rows() {
@@ -115,6 +133,67 @@ TEST(JoinedProgram, CanonicalTextHasNoNames) {
   EXPECT_EQ(text, text_of(attention_of(3, false, true)));
   EXPECT_NE(text, text_of(attention_of(5, false, true)));
   EXPECT_NE(text, text_of(attention_of(3, false, false)));
+}
+
+// Blocks of rows and of columns are knobs: every point computes the same.
+TEST(JoinedProgram, PointsComputeWhatTheKernelDoes) {
+  std::mt19937 random(3);
+  Target target = parse_target("native");
+  target.num_threads = 1;
+  for (const auto& [graph, point] : std::vector<std::pair<Graph, Ints>>{{attention_of(3, false, false), {1, 60}},
+                                                                        {attention_of(4, true, true), {2, 97}},
+                                                                        {softmax_of_rows(), {3, 130}},
+                                                                        {long_attention(), {1, 1100}}}) {
+    const Graph bound = bind_symbols(graph, point);
+    const std::vector<Tensor> inputs = inputs_at(bound, 5);
+    const Tensor want = GraphInterpreter().evaluate(bound, inputs)[0];
+    const Program standard = scheduled(bound, target);
+    const auto joined = joined_in(standard);
+    ASSERT_EQ(joined.size(), 1U);
+    const auto space =
+        joined_knob_space(*find_joining_step("fuse_rows"), *joined[0], {}, target, first_answer_of(target, 3));
+    ASSERT_TRUE(std::holds_alternative<KnobSpace>(space));
+    const KnobSpace& knobs = std::get<KnobSpace>(space);
+    EXPECT_EQ(knobs.knobs.size(), point[1] > 1000 ? 2U : 1U);
+    EXPECT_GT(knobs.size(), 2);
+    for (int i = 0; i < (point[1] > 1000 ? 2 : 6); ++i) {
+      const KnobPoint at = knobs.point(static_cast<int64_t>(random()) % knobs.size());
+      const Program program = scheduled(
+          bound, target, [&](const Kernel& kernel) { return kernel.joined ? TunedChoice{at, ""} : TunedChoice(); });
+      ASSERT_EQ(joined_in(program).size(), 1U);
+      EXPECT_TRUE(std::any_of(program.kernels.begin(), program.kernels.end(), [&](const Kernel& kernel) {
+        return kernel.rule == to_string(at);
+      })) << to_string(at);
+      verify_or_throw(program, to_string(at));
+      EXPECT_TRUE(tensors_agree(interpret(program, inputs)[0], want)) << to_string(at);
+    }
+  }
+}
+
+// A plan says of calls that it leaves apart why.
+TEST(JoinPlan, SaysWhy) {
+  const Target target = parse_target("native");
+  const auto reasons = [&](const Graph& graph) {
+    const Program program = lowered(graph, target);
+    const JoinPlan plan = plan_joins(program, target, {{"fuse_rows"}, first_answer_of(target, 3), {}, {}});
+    std::string text = fmt::format("{} joined:", plan.joins.size());
+    for (const RefusedJoin& refused : plan.refused) text += " " + refused.reason + ";";
+    return text;
+  };
+  const auto softmax = [](bool show_exponentials) {
+    Builder b({});
+    const ValueId x = b.input("x", {64, 100});
+    const auto reduce = [&](const char* kind, ValueId of) {
+      return b.add("reduce", {of}, {{"axes", Ints{1}}, {"keepdims", true}, {"kind", std::string(kind)}});
+    };
+    const ValueId largest = reduce("max", x);
+    const ValueId powers = b.add("exp", {b.add("sub", {x, largest})});
+    const ValueId y = b.add("div", {powers, reduce("sum", powers)});
+    return show_exponentials ? b.result({y, powers}) : b.result({y});
+  };
+  EXPECT_EQ(reasons(softmax(false)), "1 joined:");
+  EXPECT_EQ(reasons(softmax(true)),
+            "0 joined: what lies between them is an output, a state, or has a place in another value;");
 }
 
 TEST(JoinedProgram, ProblemsAreNamed) {

@@ -154,7 +154,8 @@ Case random_case(uint32_t seed) {
   return {b.graph(y), std::move(b.inputs)};
 }
 
-Program compile(Graph graph, const Target& target, const std::set<std::string>& disabled) {
+Program compile(Graph graph, const Target& target, const std::set<std::string>& disabled,
+                const ChoosePoint& choose = {}) {
   constexpr int kLevel = 3;
   GraphInterpreter evaluator;
   const PassContext ctx{standard_ops(), evaluator, target, kLevel};
@@ -168,7 +169,7 @@ Program compile(Graph graph, const Target& target, const std::set<std::string>& 
     }
   };
   run_program_passes(ProgramPhase::kLowered);
-  schedule_program(program, target, kLevel, disabled);
+  schedule_program(program, target, kLevel, disabled, {}, choose);
   verify_or_throw(program, "schedule");
   for (const LoopPass& pass : loop_pipeline())
     for (Kernel& kernel : program.kernels) {
@@ -227,6 +228,55 @@ TEST(StripChain, AgreesWithTheInterpreter) {
     std::cout << fmt::format("form {}: {} chains\n", form, joined[form]);
     EXPECT_GT(joined[form], 0) << "no chain of form " << form;
   }
+}
+
+// A chain is a kernel with knobs of its own: at every point it computes the same, and what has no such point keeps the
+// default, with a reason.
+TEST(StripChain, PointsAgreeWithTheInterpreter) {
+  std::mt19937 random(7);
+  int points = 0;
+  for (uint32_t seed = 0; seed < 36; ++seed) {
+    const Case test = random_case(seed);
+    SCOPED_TRACE(fmt::format("seed {}\n{}", seed, print(test.graph, {.elide_constants = true})));
+    Target target;
+    Program standard;
+    for (const int64_t l2 : {48 << 10, 24 << 10, 12 << 10}) {
+      target = with_small_caches("x86-64-v2", l2, 1);
+      standard = compile(test.graph, target, {});
+      if (chains_in(standard) > 0) break;
+    }
+    const AskRules ask = first_answer_of(target, 3);
+    for (const Kernel& kernel : standard.kernels) {
+      if (!kernel.joined || kernel.rule != "overlapped_tiles") continue;
+      const auto space = joined_knob_space(*find_joining_step(kernel.rule), *kernel.joined, {}, target, ask);
+      ASSERT_TRUE(std::holds_alternative<KnobSpace>(space));
+      const KnobSpace& knobs = std::get<KnobSpace>(space);
+      const auto at_point = [&](const KnobPoint& point) {
+        return compile(test.graph, target, {}, [&](const Kernel& other) {
+          const bool same = other.joined && canonical_text(*other.joined) == canonical_text(*kernel.joined);
+          return same ? TunedChoice{point, ""} : TunedChoice();
+        });
+      };
+      for (int i = 0; i < 2; ++i) {
+        const KnobPoint point = knobs.point(static_cast<int64_t>(random()) % knobs.size());
+        const Program program = at_point(point);
+        const bool is_taken = std::any_of(program.kernels.begin(), program.kernels.end(),
+                                          [&](const Kernel& k) { return k.rule == to_string(point); });
+        const bool is_refused = std::any_of(program.kernels.begin(), program.kernels.end(), [&](const Kernel& k) {
+          return k.refused_tuning.starts_with(to_string(point));
+        });
+        ASSERT_NE(is_taken, is_refused) << to_string(point);
+        points += is_taken;
+        const Tensor want = GraphInterpreter().evaluate(test.graph, test.inputs)[0];
+        ASSERT_TRUE(tensors_agree(interpret(program, test.inputs, ProgramRun{{}, true})[0], want)) << print(program);
+      }
+      const Program illegal = at_point({"overlapped_tiles", {{"strip", 1000003}}});
+      EXPECT_TRUE(std::any_of(illegal.kernels.begin(), illegal.kernels.end(), [](const Kernel& k) {
+        return k.rule == "overlapped_tiles" && k.refused_tuning.find("is not one of") != std::string::npos;
+      }));
+    }
+  }
+  EXPECT_GT(points, 10);
 }
 
 }  // namespace

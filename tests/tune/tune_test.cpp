@@ -22,6 +22,7 @@
 #include "tune/measurer.h"
 #include "tune/search.h"
 #include "tune/statistics.h"
+#include "tune/task_kernel.h"
 #include "tune/task_scheduler.h"
 #include "tune/train.h"
 #include "tune/tuned_kernels.h"
@@ -531,6 +532,55 @@ TEST(KernelBench, ComparesAndHoldsResults) {
   }
   EXPECT_EQ(trials.back().status, "refused");
   EXPECT_NE(trials.back().detail.find("vectors=77"), std::string::npos);
+}
+
+// Rows of exponentials over their sums: two kernels, joined.
+std::shared_ptr<const JoinedProgram> shares_of_rows(int64_t rows, int64_t columns) {
+  const BufferPtr x = make_buffer("x", DType::kF32, {rows, columns}),
+                  e = make_buffer("e", DType::kF32, {rows, columns});
+  const BufferPtr s = make_buffer("s", DType::kF32, {rows}), y = make_buffer("y", DType::kF32, {rows, columns});
+  TensorProgram exponentials{"exponentials", {{x, {}}}, {}}, sums{"sums", {{e, {}}}, {}};
+  TensorProgram shares{"shares", {{e, {}}, {s, {}}}, {}};
+  Body body;
+  body.axes = make_axes("i", x->shape);
+  body.value = unary(UnaryOp::kExp, load(x, body.axis_vars()));
+  exponentials.stages.push_back({e, {}, body});
+  body.axes = make_axes("i", s->shape);
+  body.reduce_axes = make_axes("k", {Expr(columns)});
+  body.combiner = Combiner::kSum;
+  body.value = load(e, {body.axes[0].var, body.reduce_axes[0].var});
+  sums.stages.push_back({s, {}, body});
+  Body last;
+  last.axes = make_axes("i", y->shape);
+  last.value = binary(BinaryOp::kDiv, load(e, last.axis_vars()), load(s, {last.axes[0].var}));
+  shares.stages.push_back({y, {}, last});
+  return std::make_shared<const JoinedProgram>(
+      join_programs("shares_rows", {{&exponentials, {0, 2}}, {&sums, {2, 3}}, {&shares, {2, 3, 1}}}, {0, 1}));
+}
+
+// Joined kernels are tasks like others, in the space of the step that joins them.
+TEST(KernelBench, JoinedKernelsHaveASpace) {
+  const Target target = one_thread();
+  const auto joined = shares_of_rows(300, 200);
+  ASSERT_EQ(problem_of(*joined), "");
+  const TaskKernel task(joined);
+  const SearchSpace space(task, target, SpaceKind::kAll, Fp32Products::kFma);
+  ASSERT_TRUE(space.preferred());
+  EXPECT_EQ(space.preferred()->rule, "fuse_rows");
+  EXPECT_GT(space.size(), 4);
+  EXPECT_TRUE(space.sketches().empty());
+  Search search(space, SearchMode::kEvolutionary, 5);
+  search.told(*space.preferred(), 10);
+  const std::vector<KnobPoint> points = search.propose(3, {});
+  ASSERT_EQ(points.size(), 3u);
+  LocalMeasurer measurer(target, {});
+  for (const MeasuredTrial& trial : measurer.measure({task.hash(), task}, *space.preferred(), points, false))
+    EXPECT_EQ(trial.status, "ok") << trial.detail;
+  const KnobPoint illegal{"fuse_rows", {{"block", 77}}};
+  EXPECT_EQ(measurer.measure({task.hash(), task}, *space.preferred(), {illegal}, false)[0].status, "refused");
+  // A record of such a point is read back.
+  std::string why;
+  EXPECT_EQ(usable_point(payload_of(points[0]), why), points[0]) << why;
 }
 
 // How far away operands are changes what a run takes, never what it computes; in this process and in a runner.

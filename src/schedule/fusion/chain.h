@@ -1,7 +1,6 @@
 // A chain of kernels that hand rows to one another (fuse_rows.h), and what is asked of it in more than one place.
 #pragma once
 
-#include <functional>
 #include <optional>
 #include <set>
 #include <vector>
@@ -11,9 +10,6 @@
 #include "schedule/fusion/masked_columns.h"
 
 namespace tessera::inline schedule {
-
-// The program of the first rule that takes the kernel; empty when none does.
-using AskRules = std::function<std::optional<ScheduledKernel>(const TensorProgram& kernel)>;
 
 constexpr size_t kNoAxis = SIZE_MAX;
 
@@ -25,13 +21,14 @@ struct RowAxis {
   Expr size = 1;             // the extent in any case
 };
 
+// While a chain is looked for, values are the program's buffers; afterwards those of a joined program.
 struct Member {
   size_t call = 0;  // that wrote what it writes
   const TensorProgram* definition = nullptr;
   std::vector<BufferId> args;  // the last one is what it writes
 };
 
-// An attention's columns of scores, of which there are blocks (column_blocks.h).
+// An attention's columns of scores, of which there are blocks (online_softmax.h).
 struct ColumnBlocks {
   int64_t extent = 0;                            // columns; 0: a run decides about them
   Expr total;                                    // the extent in any case
@@ -46,7 +43,6 @@ struct Chain {
   std::vector<RowAxis> rows;    // outermost first, in the order of the inner results' axes; blocks are of the last
   int64_t block = 1;            // rows
   int64_t pieces = 1;           // of the last axis' blocks, each with the shared kernels before it
-  std::vector<size_t> calls;    // of all kernels; some are no members because others do their work
   std::optional<MaskedColumns> masked;
   bool may_be_long = false;  // rows need not fit a cache, because their columns are to have blocks
   std::optional<ColumnBlocks> columns;

@@ -18,14 +18,15 @@ void cut_rows(TensorProgram& kernel, const Chain& chain, const Block& block, con
 
 std::optional<Stmt> place_kernel(const TensorProgram& kernel, const std::vector<Place>& places, const Block& block,
                                  const AskRules& ask) {
-  const auto scheduled = ask(kernel);
-  if (!scheduled || !scheduled->packed.empty()) return std::nullopt;
+  const auto answer = ask(kernel);
+  if (!answer || !answer->scheduled.packed.empty()) return std::nullopt;
+  const LoopProgram& program = answer->scheduled.program;
   Bounds bounds;
   for (const Window& window : kernel.windows) bounds.set(window.base, window.lo, window.hi);
   std::unordered_map<const Buffer*, const Place*> moved;
   for (size_t p = 0; p < places.size(); ++p) {
-    if (scheduled->program.params[p]->shape.size() != 1) return std::nullopt;
-    moved[scheduled->program.params[p].get()] = &places[p];
+    if (program.params[p]->shape.size() != 1) return std::nullopt;
+    moved[program.params[p].get()] = &places[p];
   }
   bool fits = true;
   const auto at = [&](const Place& place, const Expr& index) {
@@ -37,7 +38,7 @@ std::optional<Stmt> place_kernel(const TensorProgram& kernel, const std::vector<
     return place.shift ? local + place.shift : local;
   };
   Stmt part = transform(
-      without_threads(scheduled->program.body),
+      without_threads(program.body),
       [&](const Expr& node) -> Expr {
         if (node->kind != ExprKind::kLoad) return {};
         const auto it = moved.find(node->buffer.get());

@@ -6,7 +6,6 @@
 
 #include <fmt/format.h>
 
-#include "program/steps.h"
 #include "schedule/fusion/chain_block.h"
 #include "schedule/fusion/join_sweeps.h"
 #include "schedule/fusion/online_softmax_emit.h"
@@ -55,37 +54,30 @@ std::vector<Section> sections_of(const Chain& chain, const std::vector<Var>& bas
 
 class ChainEmitter {
  public:
-  ChainEmitter(const Program& program, const Chain& chain, const Target& target, const AskRules& ask)
-      : program_(program), chain_(chain), target_(target), ask_(ask) {}
+  ChainEmitter(const JoinedProgram& joined, const JoinedContext& context, const Chain& chain, const Target& target,
+               const AskRules& ask)
+      : joined_(joined), context_(context), chain_(chain), target_(target), ask_(ask) {}
 
-  std::optional<Kernel> make(const std::vector<BufferId>& outside) const {
-    Kernel kernel;
-    const size_t last_call = chain_.members.back().call;
-    const Kernel& last = program_.kernels[static_cast<size_t>(program_.calls[last_call].kernel)];
-    kernel.program.name = last.program.name + "_rows";
-    kernel.rule = "fuse_rows";
-    kernel.loc = last.loc;
-    std::vector<NumberedMember> members;
-    for (const Member& member : chain_.members) members.push_back({member.definition, member.args});
-    kernel.joined = std::make_shared<const JoinedProgram>(join_programs(kernel.program.name, members, outside));
-    const bool is_open = has_open_sizes(chain_);
-    kernel.flops = kernel.bytes = is_open ? -1 : 0;
-    for (const size_t call : chain_.calls) {
-      const Kernel& part = program_.kernels[static_cast<size_t>(program_.calls[call].kernel)];
-      if (!is_open) kernel.flops += std::max<int64_t>(part.flops, 0);
-    }
+  std::optional<LoopProgram> make() const {
+    LoopProgram program;
+    program.name = joined_.name;
     std::map<BufferId, Place> places;
-    for (const BufferId b : outside) {
-      const ProgramBuffer& buffer = program_.buffers[static_cast<size_t>(b)];
-      const TensorType stored{buffer.type.dtype, physical_shape(buffer.type.shape, buffer.type.layout), {}};
+    for (size_t v = 0; v < joined_.num_args; ++v) {
+      const TensorParam& value = joined_.values[v];
       Expr count = 1;
-      for (const Expr& dim : stored.shape) count = count * dim;
-      places[b].buffer = make_buffer(buffer.name, stored.dtype, {count});
-      kernel.program.params.push_back(places[b].buffer);
-      if (is_open) continue;
-      kernel.bytes += bytes_of(*places[b].buffer);
+      for (const Expr& dim : physical_shape(value.buffer->shape, value.layout)) count = count * dim;
+      const BufferPtr flat = make_buffer(value.buffer->name, value.buffer->dtype, {count});
+      places[static_cast<BufferId>(v)].buffer = flat;
+      program.params.push_back(flat);
     }
-    if (is_open) return open_attention(std::move(kernel), places);
+    if (has_open_sizes(chain_)) {
+      if (!chain_.columns) return std::nullopt;
+      const auto body = emit_open_attention(chain_, places, context_.symbols, target_, ask_);
+      if (!body) return std::nullopt;
+      program.body = *body;
+      for (const SymbolRange& symbol : context_.symbols) program.symbols.push_back(symbol.var);
+      return program;
+    }
 
     std::vector<Var> bases;
     for (size_t r = 0; r < chain_.rows.size(); ++r) bases.push_back(make_var(fmt::format("row{}", r)));
@@ -110,7 +102,7 @@ class ChainEmitter {
     };
     const int64_t piece = (blocks + chain_.pieces - 1) / chain_.pieces;  // blocks
     if (code->shared) loops.back().extent = (blocks + piece - 1) / piece;
-    kernel.program.body = outer_nest(loops, kJoinAll, [&](const VarMap& at) {
+    program.body = outer_nest(loops, kJoinAll, [&](const VarMap& at) {
       const Expr n = at.at(number.get());
       Stmt body;
       if (code->shared) {
@@ -125,31 +117,10 @@ class ChainEmitter {
       for (const BufferPtr& buffer : code->local) body = alloc(buffer, std::move(body));
       return body;
     });
-    return kernel;
+    return program;
   }
 
  private:
-  std::optional<Kernel> open_attention(Kernel kernel, const std::map<BufferId, Place>& places) const {
-    // Those that have values where the members are called.
-    std::vector<SymbolRange> symbols;
-    for (const auto& known : {program_.symbols, loop_indices(program_)})
-      for (const SymbolRange& symbol : known)
-        if (std::any_of(chain_.members.begin(), chain_.members.end(),
-                        [&](const Member& member) { return has_symbol(member, symbol.var); }))
-          symbols.push_back(symbol);
-    const auto body = chain_.columns ? emit_open_attention(chain_, places, symbols, target_, ask_) : std::nullopt;
-    if (!body) return std::nullopt;
-    kernel.program.body = *body;
-    for (const SymbolRange& symbol : symbols) kernel.program.symbols.push_back(symbol.var);
-    return kernel;
-  }
-
-  bool has_symbol(const Member& member, const Var& symbol) const {
-    const Kernel& kernel = program_.kernels[static_cast<size_t>(program_.calls[member.call].kernel)];
-    return std::any_of(kernel.program.symbols.begin(), kernel.program.symbols.end(),
-                       [&](const Var& own) { return own.same_node(symbol); });
-  }
-
   std::optional<ChainCode> blocks_of_columns(const std::vector<Section>& sections,
                                              const std::map<BufferId, Place>& outside) const {
     std::vector<Block> blocks;
@@ -161,7 +132,6 @@ class ChainEmitter {
     // A block's results lie one behind the other from its first row on; one that is read for the last time where it is
     // replaced element by element gives its place away.
     const std::vector<Var>& bases = sections[0].block.bases;
-    const size_t last_call = chain_.members.back().call;
     ChainCode code;
     const std::set<BufferId> in_output = results_in_output();
     for (size_t m = 0; m + 1 < chain_.members.size(); ++m) {
@@ -170,7 +140,7 @@ class ChainEmitter {
       const std::vector<BufferId>& args = member.args;
       const BufferId result = args.back();
       if (in_output.contains(result)) {
-        places[result] = places.at(program_.calls[last_call].args.back());
+        places[result] = places.at(chain_.members.back().args.back());
         continue;
       }
       Expr begin = 0;
@@ -279,9 +249,7 @@ class ChainEmitter {
   // perhaps by way of another one: they lie where the output will.
   std::set<BufferId> results_in_output() const {
     std::set<BufferId> results;
-    const ProgramBuffer& output =
-        program_.buffers[static_cast<size_t>(program_.calls[chain_.members.back().call].args.back())];
-    if (chain_.masked || !output.type.layout.row_major()) return results;
+    if (chain_.masked || !joined_.result().layout.row_major()) return results;
     for (size_t m = chain_.members.size() - 1;;) {
       const auto result = replaced_by(m);
       if (!result) return results;
@@ -291,7 +259,8 @@ class ChainEmitter {
     }
   }
 
-  const Program& program_;
+  const JoinedProgram& joined_;
+  const JoinedContext& context_;
   const Chain& chain_;
   const Target& target_;
   const AskRules& ask_;
@@ -299,7 +268,7 @@ class ChainEmitter {
 
 }  // namespace
 
-void find_masked(const Program& program, Chain& chain) {
+void find_masked(const std::vector<TensorPtr>& constants, Chain& chain) {
   std::vector<ColumnKernel> kernels;
   for (size_t m = 0; m < chain.members.size(); ++m) {
     const Member& member = chain.members[m];
@@ -308,13 +277,11 @@ void find_masked(const Program& program, Chain& chain) {
     kernel.row_axis = chain.rows.back().axis[m];
     for (size_t p = 0; p < member.definition->params.size(); ++p) {
       const BufferId arg = member.args[p];
-      const ProgramBuffer& buffer = program.buffers[static_cast<size_t>(arg)];
       int writer = -1;
       if (chain.inner.contains(arg)) writer = static_cast<int>(writer_in(chain, arg));
       kernel.writers.push_back(writer);
-      const bool is_plain = buffer.kind == BufferKind::kWeight && buffer.alias_of < 0 && buffer.data &&
-                            buffer.data->has_data() && buffer.type.layout.row_major();
-      kernel.values.push_back(is_plain ? buffer.data.get() : nullptr);
+      const auto value = static_cast<size_t>(arg);
+      kernel.values.push_back(value < constants.size() ? constants[value].get() : nullptr);
     }
   }
   chain.masked = find_masked_columns(kernels);
@@ -326,10 +293,9 @@ void find_masked(const Program& program, Chain& chain) {
     chain.masked.reset();
 }
 
-std::optional<Kernel> make_chain_kernel(const Program& program, const Chain& chain,
-                                        const std::vector<BufferId>& outside, const Target& target,
-                                        const AskRules& ask) {
-  return ChainEmitter(program, chain, target, ask).make(outside);
+std::optional<LoopProgram> make_chain_kernel(const JoinedProgram& joined, const JoinedContext& context,
+                                             const Chain& chain, const Target& target, const AskRules& ask) {
+  return ChainEmitter(joined, context, chain, target, ask).make();
 }
 
 }  // namespace tessera::inline schedule

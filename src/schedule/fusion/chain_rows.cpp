@@ -82,9 +82,11 @@ Needs needs_of(const Chain& chain) {
   return needs;
 }
 
-bool choose_block(Chain& chain, const Target& target) {
+// Why there are no blocks; empty when there are.
+std::string_view choose_block(Chain& chain, const Target& target) {
   const Needs needs = needs_of(chain);
-  if (needs.shared > target.l2_bytes / 2) return false;
+  if (needs.shared > target.l2_bytes / 2)
+    return "what each block of rows reads is more than half of the second level of cache";
   int64_t rows = 1;
   for (const RowAxis& row : chain.rows) rows *= row.extent;
   const int64_t budget = needs.has_product ? target.l2_bytes / 4 : target.l1_bytes / 2;
@@ -93,11 +95,11 @@ bool choose_block(Chain& chain, const Target& target) {
   // Every thread gets some blocks; rows that are too few for that are better cut inside.
   const int64_t outer = rows / extent;
   const int64_t wanted = 4 * static_cast<int64_t>(target.num_threads);
-  if (rows < wanted && (target.num_threads > 1 || has_products(chain))) return false;
+  if (rows < wanted && (target.num_threads > 1 || has_products(chain))) return "there are too few rows";
   block = std::min(block, std::max<int64_t>(1, outer * extent / wanted));
   if (block > kTileRows && needs.has_product) block = block / kTileRows * kTileRows;
   chain.block = std::min(block, extent);
-  return true;
+  return "";
 }
 
 // The same where some kernels (the copies of keys and values) are shared by the blocks of a row of the other axes.
@@ -132,7 +134,7 @@ bool may_cut_into(const Chain& chain, int64_t pieces) {
   return pieces == 1 || chain.rows.back().extent / pieces >= kPieceRows;
 }
 
-bool find_rows(Chain& chain, const Target& target) {
+std::string_view find_rows(Chain& chain, const Target& target) {
   chain.rows.clear();
   const size_t count = chain.members.size();
   const Shape& last_shape = chain.members.back().definition->output().out->shape;
@@ -154,7 +156,7 @@ bool find_rows(Chain& chain, const Target& target) {
           std::find(row.axis.begin(), row.axis.end(), kNoAxis) == row.axis.end())
         chain.rows.push_back(std::move(row));
     }
-  if (chain.rows.empty()) return false;
+  if (chain.rows.empty()) return "they do not hand rows to one another";
   // In the order of the first member's axes.
   std::sort(chain.rows.begin(), chain.rows.end(),
             [](const RowAxis& a, const RowAxis& b) { return a.axis[0] < b.axis[0]; });
@@ -163,11 +165,12 @@ bool find_rows(Chain& chain, const Target& target) {
     cut.rows.push_back(last);
     if (keep_leading(cut) == cut.rows.size() && (chain.may_be_long || choose_pieces(cut, target))) {
       chain = std::move(cut);
-      return true;
+      return "";
     }
   }
   chain.rows.resize(keep_leading(chain));
-  return !chain.rows.empty() && (chain.may_be_long || choose_block(chain, target));
+  if (chain.rows.empty()) return "their rows are not the leading axes of what lies between them";
+  return chain.may_be_long ? "" : choose_block(chain, target);
 }
 
 }  // namespace tessera::inline schedule

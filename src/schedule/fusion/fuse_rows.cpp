@@ -4,59 +4,69 @@
 #include <deque>
 #include <map>
 #include <memory>
+#include <set>
 #include <utility>
+#include <variant>
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
 #include "program/memory_plan.h"
 #include "schedule/dynamic/dynamic_tiles.h"
-#include "schedule/fusion/chain_kernel.h"
 #include "schedule/fusion/chain_rows.h"
+#include "schedule/fusion/chain_search.h"
 #include "schedule/fusion/fold_copies.h"
-#include "schedule/fusion/joined_calls.h"
-#include "schedule/fusion/online_softmax.h"
+#include "schedule/fusion/row_cut.h"
 
 namespace tessera::inline schedule {
 namespace {
 
-constexpr size_t kMostMembers = 12;
+bool reduces(const TensorProgram& kernel, const Buffer* param) {
+  const Stage* reduction = kernel.reduction();
+  bool reads = false;
+  if (reduction)
+    walk(reduction->body.value,
+         [&](const Expr& node) { reads |= node->kind == ExprKind::kLoad && node->buffer.get() == param; });
+  return reads;
+}
 
-class ChainMaker {
+class RowPlanner {
  public:
-  ChainMaker(Program& program, const Target& target, const AskRules& ask, const AllowRule& allow)
-      : program_(program), target_(target), ask_(ask), allow_(allow) {}
+  explicit RowPlanner(JoinPlanner& planner) : planner_(planner), program_(planner.program()) { show_definitions(); }
 
   void run() {
-    find_uses();
-    std::vector<Chain> chains;
+    std::vector<FoundChain> found;
     for (size_t c = program_.calls.size(); c-- > 0;)
-      if (!taken_[c])
-        if (auto chain = chain_before(c)) {
-          for (const size_t call : chain->calls) taken_[call] = true;
-          chains.push_back(std::move(*chain));
+      if (planner_.flow().is_free(c))
+        if (auto rows = rows_before(c)) {
+          for (const size_t call : rows->calls) planner_.flow().set_free(call, false);
+          found.push_back(std::move(*rows));
         }
-    std::set<size_t> gone;
-    for (Chain& chain : chains) {
-      if (!chain.columns) find_masked(program_, chain);
-      join(chain, gone);
-    }
-    if (!gone.empty()) remove_joined(program_, gone);
+    for (const FoundChain& rows : found) planner_.join(rows);
   }
 
  private:
-  void find_uses() {
-    uses_ = uses_of_buffers(program_);
-    for (size_t b = 0; b < program_.buffers.size(); ++b)
-      if (!program_.buffers[b].type.layout.row_major()) uses_.plain[b] = false;
-    taken_.assign(program_.calls.size(), false);
-    for (size_t c = 0; c < program_.calls.size(); ++c) {
-      const KernelCall& call = program_.calls[c];
-      const Kernel& kernel = program_.kernels[static_cast<size_t>(call.kernel)];
-      taken_[c] = !kernel.definition || !kernel.definition->is_single();
+  // One search (chain_search.h): chains that end with a call.
+  struct Search {
+    static constexpr std::string_view kStep = kFuseRows;
+    static constexpr size_t kMostMembers = 12;
+    static constexpr bool kOnlyFirst = true;
+
+    RowPlanner& planner;
+    const std::set<size_t>& without;  // these calls
+    Chain largest;
+
+    static std::vector<size_t> calls_of(const Chain& chain) {
+      std::vector<size_t> calls;
+      for (const Member& member : chain.members) calls.push_back(member.call);
+      return calls;
     }
-    show_definitions();
-  }
+    bool may_want(const CallLink& link) const { return planner.may_want(link); }
+    void found(const Chain& chain) { largest = chain; }
+    std::variant<Chain, std::string_view> larger(const Chain& chain, const CallLink& link, size_t) const {
+      return planner.larger(chain, link, without);
+    }
+  };
 
   // Weights that the program computes are read as they are stored: rows that are joined may be what makes them
   // (attention), and in these nobody packs. What the caller gives, or a state, is a weight all the same.
@@ -77,26 +87,60 @@ class ChainMaker {
   const TensorProgram& definition_of(size_t call) const {
     return *shown_[static_cast<size_t>(program_.calls[call].kernel)];
   }
+  Member member_of(size_t call) const { return {call, &definition_of(call), planner_.args_of(call)}; }
 
-  // The chain that ends with this call: one with blocks of columns if there is one, else the largest.
-  std::optional<Chain> chain_before(size_t last) {
-    if (may_end_attention(last)) {
-      auto chain = chain_before(last, true);
-      if (chain && is_attention(*chain)) return chain;
-      // A cache with what is new behind it is stored, and read block by block.
-      const std::set<size_t> made = chain && has_open_sizes(*chain) ? shared_but_copies(*chain) : std::set<size_t>();
-      if (!made.empty()) chain = chain_before(last, true, made);
-      if (!made.empty() && chain && is_attention(*chain)) return chain;
+  // A reduction of what another kernel makes, but for products with weights: these want them stored otherwise.
+  bool may_want(const CallLink& link) const {
+    const TensorProgram& reader = definition_of(link.reader);
+    const std::vector<BufferId>& args = planner_.args_of(link.reader);
+    bool wanted = false;
+    for (size_t p = 0; p < reader.params.size(); ++p) {
+      const Buffer* param = reader.params[p].buffer.get();
+      if (!reduces(reader, param)) continue;
+      if (reader.params[p].may_be_packed()) return false;
+      wanted |= args[p] == link.value;
     }
-    return is_symbolic(definition_of(last)) ? std::nullopt : chain_before(last, false);
+    return wanted;
   }
 
-  // Whether it is to have blocks of columns, which are found and have code.
-  bool is_attention(Chain& chain) {
-    if (!find_column_blocks(chain)) return false;
-    if (!has_open_sizes(chain)) find_masked(program_, chain);
-    return choose_column_blocks(chain, target_) &&
-           make_chain_kernel(program_, chain, outside_of(chain), target_, ask_).has_value();
+  std::variant<Chain, std::string_view> larger(const Chain& chain, const CallLink& link,
+                                               const std::set<size_t>& without) {
+    if (!program_.buffers[static_cast<size_t>(link.value)].type.layout.row_major())
+      return "what lies between them is stored in blocks of channels";
+    if (without.contains(link.writer)) return "what it stores is read block by block";
+    if (!chain.may_be_long && is_symbolic(definition_of(link.writer)))
+      return "a run decides about sizes, and this is no attention";
+    Chain larger = chain;
+    larger.inner.insert(link.value);
+    larger.members.push_back(member_of(link.writer));
+    std::sort(larger.members.begin(), larger.members.end(),
+              [](const Member& x, const Member& y) { return x.call < y.call; });
+    if (const std::string_view why = find_rows(larger, planner_.target()); !why.empty()) return why;
+    if (!reads_as_stored(link.writer)) return "it wants weights stored otherwise, or no rule takes it";
+    return larger;
+  }
+
+  // The chain that ends with this call: one with blocks of columns if there is one, else the largest.
+  std::optional<FoundChain> rows_before(size_t last) {
+    if (may_end_attention(last)) {
+      Chain chain;
+      auto found = rows_before(last, true, {}, chain);
+      if (found && is_attention(*found)) return found;
+      // A cache with what is new behind it is stored, and read block by block.
+      const std::set<size_t> made = found && has_open_sizes(chain) ? shared_but_copies(chain) : std::set<size_t>();
+      if (!made.empty()) found = rows_before(last, true, made, chain);
+      if (!made.empty() && found && is_attention(*found)) return found;
+    }
+    Chain chain;
+    return is_symbolic(definition_of(last)) ? std::nullopt : rows_before(last, false, {}, chain);
+  }
+
+  // Whether it has blocks of columns, and code.
+  bool is_attention(const FoundChain& found) {
+    Knobs knobs;
+    const auto cut = cut_into_rows(*found.program, found.context, planner_.target(), knobs);
+    const Chain* chain = std::get_if<Chain>(&cut);
+    return chain && chain->columns && planner_.has_code(found);
   }
 
   // Calls of kernels that all rows of a block share and that do more than copy.
@@ -124,38 +168,25 @@ class ChainMaker {
   }
 
   // Without these calls.
-  std::optional<Chain> chain_before(size_t last, bool may_be_long, const std::set<size_t>& without = {}) {
-    Chain chain;
-    chain.may_be_long = may_be_long;
-    chain.members = {{last, &definition_of(last), program_.calls[last].args}};
-    for (bool grown = true; grown && chain.members.size() < kMostMembers;) {
-      grown = false;
-      for (size_t m = chain.members.size(); m-- > 0 && !grown;)
-        for (const BufferId arg : chain.members[m].args) {
-          const auto b = static_cast<size_t>(arg);
-          if (!uses_.plain[b] || uses_.writer[b] == SIZE_MAX || chain.inner.contains(arg)) continue;
-          if (taken_[uses_.writer[b]] || uses_.writer[b] >= last || !may_join(program_, uses_, uses_.writer[b], last))
-            continue;
-          if (without.contains(uses_.writer[b])) continue;
-          // Of open sizes only attention is joined.
-          if (!may_be_long && is_symbolic(definition_of(uses_.writer[b]))) continue;
-          Chain larger = chain;
-          larger.inner.insert(arg);
-          larger.members.push_back(
-              {uses_.writer[b], &definition_of(uses_.writer[b]), program_.calls[uses_.writer[b]].args});
-          std::sort(larger.members.begin(), larger.members.end(),
-                    [](const Member& x, const Member& y) { return x.call < y.call; });
-          if (!is_closed(larger) || !find_rows(larger, target_) || !reads_as_stored(uses_.writer[b])) continue;
-          chain = std::move(larger);
-          grown = true;
-          break;
-        }
-    }
+  std::optional<FoundChain> rows_before(size_t last, bool may_be_long, const std::set<size_t>& without, Chain& chain) {
+    Search search{*this, without, {}};
+    search.largest.may_be_long = may_be_long;
+    search.largest.members = {member_of(last)};
+    search_chains(planner_, Chain(search.largest), search);
+    chain = std::move(search.largest);
     if (chain.members.size() < 2 || !reduces_own_result(chain) || !reads_as_stored(last)) return std::nullopt;
-    for (const Member& member : chain.members) chain.calls.push_back(member.call);
+    const std::vector<size_t> calls = Search::calls_of(chain);
     while (fold_one(chain)) {
     }
-    return chain;
+    std::vector<NumberedMember> members;
+    for (const Member& member : chain.members) members.push_back({member.definition, member.args});
+    FoundChain found =
+        planner_.define(kFuseRows, calls, std::move(members), false, planner_.kernel_of(last).program.name + "_rows");
+    Knobs knobs;
+    const auto cut = cut_into_rows(*found.program, found.context, planner_.target(), knobs);
+    if (const Chain* own = std::get_if<Chain>(&cut); own && own->masked)
+      found.of_constants = fmt::format("{}", fmt::join(own->masked->used, ","));
+    return found;
   }
 
   // Lets one kernel do another one's work (fold_copies.h). False when there is nothing more of the kind.
@@ -179,7 +210,7 @@ class ChainMaker {
         folded_.push_back(std::move(program));
         into.definition = &folded_.back();
         folded.members.erase(folded.members.begin() + static_cast<std::ptrdiff_t>(w));
-        if (folded.members.size() < 2 || !find_rows(folded, target_)) return false;
+        if (folded.members.size() < 2 || !find_rows(folded, planner_.target()).empty()) return false;
         chain = std::move(folded);
         return true;
       };
@@ -231,104 +262,30 @@ class ChainMaker {
       it->second = !kernel.reduction() || std::none_of(kernel.params.begin(), kernel.params.end(),
                                                        [](const TensorParam& p) { return p.may_be_packed(); });
     } else if (is_new) {
-      const auto scheduled = ask_(kernel);
-      it->second = scheduled && scheduled->packed.empty();
+      const auto answer = planner_.options().ask(kernel);
+      it->second = answer && answer->scheduled.packed.empty();
     }
     return it->second;
   }
 
-  // Whether only members read what the chain keeps to itself.
-  bool is_closed(const Chain& chain) const {
-    for (const BufferId b : chain.inner)
-      for (const size_t reader : uses_.readers[static_cast<size_t>(b)])
-        if (std::none_of(chain.members.begin(), chain.members.end(),
-                         [&](const Member& member) { return member.call == reader; }))
-          return false;
-    return true;
+  static bool reduces_own_result(const Chain& chain) {
+    return std::any_of(chain.members.begin(), chain.members.end(), [&](const Member& member) {
+      const std::vector<TensorParam>& params = member.definition->params;
+      for (size_t p = 0; p < params.size(); ++p)
+        if (chain.inner.contains(member.args[p]) && reduces(*member.definition, params[p].buffer.get())) return true;
+      return false;
+    });
   }
 
-  bool reduces_own_result(const Chain& chain) const {
-    for (const Member& member : chain.members)
-      if (const Stage* reduction = member.definition->reduction())
-        for (size_t p = 0; p < member.definition->params.size(); ++p) {
-          if (!chain.inner.contains(member.args[p])) continue;
-          bool reads = false;
-          walk(reduction->body.value, [&](const Expr& node) {
-            reads |= node->kind == ExprKind::kLoad && node->buffer == member.definition->params[p].buffer;
-          });
-          if (reads) return true;
-        }
-    return false;
-  }
-
-  // The same kernels in the same order on arguments that are the same in the same places make the same chain.
-  std::string signature_of(const Chain& chain) const {
-    std::string text;
-    std::map<BufferId, size_t> numbers;
-    for (const size_t call : chain.calls) {
-      text += fmt::format("{}(", program_.calls[call].kernel);
-      for (const BufferId arg : program_.calls[call].args)
-        text += fmt::format("{},", numbers.emplace(arg, numbers.size()).first->second);
-      text += ")";
-    }
-    if (chain.masked) text += fmt::format("{}", fmt::join(chain.masked->used, ","));
-    return text;
-  }
-
-  // The nodes of all kernels.
-  std::string location_of(const Chain& chain) const {
-    std::vector<std::string> parts;
-    for (const size_t call : chain.calls)
-      if (const std::string& loc = program_.calls[call].loc;
-          !loc.empty() && std::find(parts.begin(), parts.end(), loc) == parts.end())
-        parts.push_back(loc);
-    return fmt::format("{}", fmt::join(parts, "+"));
-  }
-
-  static std::vector<BufferId> outside_of(const Chain& chain) {
-    std::vector<BufferId> outside;
-    for (const Member& member : chain.members)
-      for (const BufferId arg : member.args)
-        if (!chain.inner.contains(arg) && std::find(outside.begin(), outside.end(), arg) == outside.end())
-          outside.push_back(arg);
-    return outside;
-  }
-
-  void join(const Chain& chain, std::set<size_t>& gone) {
-    const std::vector<BufferId> outside = outside_of(chain);
-    const size_t last = chain.members.back().call;
-    const auto [it, is_new] = made_.emplace(signature_of(chain), -1);
-    if (is_new) {
-      auto kernel = make_chain_kernel(program_, chain, outside, target_, ask_);
-      if (!kernel || (allow_ && !allow_("fuse_rows", *kernel))) return;
-      it->second = static_cast<int32_t>(program_.kernels.size());
-      kernel->device = program_.kernels[static_cast<size_t>(program_.calls[last].kernel)].device;
-      program_.kernels.push_back(std::move(*kernel));
-    }
-    if (it->second < 0) return;
-    program_.calls[last].loc = location_of(chain);
-    program_.calls[last].kernel = it->second;
-    program_.calls[last].args = outside;
-    for (const size_t call : chain.calls)
-      if (call != last) gone.insert(call);
-  }
-
-  Program& program_;
-  const Target& target_;
-  const AskRules& ask_;
-  const AllowRule& allow_;
-  BufferUses uses_;                                          // plain ones are row-major
-  std::vector<bool> taken_;                                  // by call: in a chain, or in none ever
+  JoinPlanner& planner_;
+  const Program& program_;
   std::vector<std::shared_ptr<const TensorProgram>> shown_;  // by kernel: its definition, as a chain may use it
   std::map<int32_t, bool> as_stored_;                        // by kernel
-  std::deque<TensorProgram> folded_;                         // that members point to
-  std::map<std::string, int32_t> made_;                      // signature -> kernel; -1 when the rules did not agree
+  std::deque<TensorProgram> folded_;                         // that members point to while chains are found
 };
 
 }  // namespace
 
-void join_fuse_rows(Program& program, const Target& target, const AskRules& ask, const AllowRule& allow) {
-  ChainMaker(program, target, ask, allow).run();
-}
+void plan_fused_rows(JoinPlanner& planner) { RowPlanner(planner).run(); }
 
 }  // namespace tessera::inline schedule

@@ -23,15 +23,15 @@
 // (schedule/fusion/open_attention.h).
 #pragma once
 
-#include "program/program.h"
-#include "schedule/choose.h"
-#include "schedule/fusion/chain.h"
-#include "target/target.h"
+#include <string_view>
+
+#include "schedule/fusion/join_planner.h"
 
 namespace tessera::inline schedule {
 
-// Replaces the calls of each chain by one of a new kernel with the rule "fuse_rows" and without a definition, in the
-// place of the chain's last call. `allow` as in schedule_program. Buffers that nobody uses any more stay.
-void join_fuse_rows(Program& program, const Target& target, const AskRules& ask, const AllowRule& allow);
+inline constexpr std::string_view kFuseRows = "fuse_rows";
+
+// Plans these chains of the calls that are free.
+void plan_fused_rows(JoinPlanner& planner);
 
 }  // namespace tessera::inline schedule

@@ -17,36 +17,15 @@
 // convolution loses a faster algorithm.
 #pragma once
 
-#include <functional>
-#include <optional>
 #include <string_view>
-#include <vector>
 
-#include "program/program.h"
-#include "schedule/choose.h"
-#include "target/target.h"
+#include "schedule/fusion/join_planner.h"
 
 namespace tessera::inline schedule {
 
-struct RuleAnswer {
-  std::string_view rule;
-  ScheduledKernel scheduled;
-};
-// The first rule that takes the kernel, and its program; empty when none does.
-using AskNamedRules = std::function<std::optional<RuleAnswer>(const TensorProgram& kernel)>;
-// Whether the kernel has to stay on its own.
-using StaysAlone = std::function<bool(const Kernel& kernel)>;
+inline constexpr std::string_view kOverlappedTiles = "overlapped_tiles";
 
-// Parameters of a joined kernel that want to be stored otherwise.
-struct PackedStrips {
-  int32_t kernel = 0;
-  std::vector<PackedParam> packed;
-};
-
-// Replaces the calls of each chain by one of a new kernel with the rule "overlapped_tiles" and without a definition, in
-// the place of the chain's last call. `allow` as in schedule_program. Buffers that nobody uses any more stay; weights
-// are not yet packed.
-std::vector<PackedStrips> join_overlapped_tiles(Program& program, const Target& target, const AskNamedRules& ask,
-                                                const StaysAlone& stays_alone, const AllowRule& allow);
+// Plans these chains of the calls that are free.
+void plan_overlapped_tiles(JoinPlanner& planner);
 
 }  // namespace tessera::inline schedule
