@@ -71,7 +71,7 @@ class CSource:
     def places(self):
         """Memory for the outputs, as the header declares them."""
         def dtype_of(name):
-            return numpy.dtype("?" if name == "bool" else f"{name[0]}{int(name[1:]) // 8}")
+            return numpy.dtype("?" if name == "bool" else "u2" if name == "bf16" else f"{name[0]}{int(name[1:]) // 8}")
 
         return [numpy.zeros([int(dim) for dim in dims.split(",") if dim], dtype_of(dtype)) for _, dtype, dims in self.outputs]
 
@@ -192,25 +192,78 @@ class CSources(CliTest):
         source = self.check(quantized_conv())
         self.assertIn("i8", source.source)
 
-    def test_networks(self):
+    def digits(self):
         folder = find_test_data("real")
         if folder is None:
             self.skipTest("real/ is neither in TESSERA_TEST_DATA nor in ../shared")
-        for name in ("mnist-ort-examples", "mnist-opt-wonnx"):
-            model = onnx.load(folder / name / "model.onnx")
-            constants = {tensor.name for tensor in model.graph.initializer}
-            value = next(value for value in model.graph.input if value.name not in constants)
-            dims = [dim.dim_value or 1 for dim in value.type.tensor_type.shape.dim]
-            for file in sorted((folder / name).glob("input_*.npy"))[:2]:
-                with self.subTest(name=name, file=file.name):
-                    self.check(model, {value.name: numpy.load(file).astype(numpy.float32).reshape(dims)}, sanitized=False)
+        return folder / "mnist-ort-examples", folder / "mnist-opt-wonnx"
 
-    def test_state_lives_in_memory_of_the_caller(self):
-        model = text("new = CumSum(old, axis)", "float[3] old", "float[3] new")
-        model.graph.initializer.append(onnx.numpy_helper.from_array(numpy.int64(0), "axis"))
-        path = self.save(model, "plain.onnx")
-        source = self.emit(path)
-        self.assertNotIn("_STATE_BYTES", source.header)
+    def test_networks(self):
+        for folder in self.digits():
+            for file in sorted(folder.glob("input_*.npy"))[:2]:
+                with self.subTest(file=file):
+                    image = numpy.load(file).astype(numpy.float32).reshape(1, 1, 28, 28)
+                    self.check(onnx.load(folder / "model.onnx"), {"Input3": image}, sanitized=False)
+
+    def test_a_network_of_int8(self):
+        try:
+            from onnxruntime.quantization import CalibrationDataReader, QuantFormat, quantize_static
+        except ImportError as missing:
+            self.skipTest(str(missing))
+        folder = self.digits()[0]
+        images = [numpy.load(file).astype(numpy.float32).reshape(1, 1, 28, 28) for file in sorted(folder.glob("input_*.npy"))]
+
+        class Images(CalibrationDataReader):
+            def __init__(self):
+                self.left = list(images)
+
+            def get_next(self):
+                return {"Input3": self.left.pop()} if self.left else None
+
+        quantize_static(folder / "model.onnx", self.folder / "int8.onnx", Images(), quant_format=QuantFormat.QDQ, per_channel=True)
+        model = onnx.load(self.folder / "int8.onnx")
+        source = self.check(model, {"Input3": images[1]})
+        # Bytes and sums of i32, not floats: a quarter of the weights.
+        self.assertRegex(source.source, r"static const i8 w\d+\[3200\]")
+        self.assertNotRegex(source.source, r"static const f32 w\d+\[3200\]")
+
+    def test_a_large_network(self):
+        folder = find_test_data("onnx-light/squeezenet")
+        if folder is None:
+            self.skipTest("onnx-light/ is neither in TESSERA_TEST_DATA nor in ../shared")
+        source = self.emit(folder / "model.onnx")
+        library = source.compile("gcc", "-O2", "-shared", "-fPIC", output="large.so")
+        image, want = (onnx.numpy_helper.to_array(onnx.TensorProto.FromString((folder / "test_data_set_0" / name).read_bytes()))
+                       for name in ("input_0.pb", "output_0.pb"))
+        got, answer = source.run(library, [image])
+        self.assertEqual(answer, 0)
+        self.assert_agree([want], got, "squeezenet", 1e-4)
+
+    def test_states_lie_in_memory_of_the_caller(self):
+        model = text("t = Mul(old, x)\n new = Add(t, x)\n y = Exp(old)", "float[3] x, float[3] old", "float[3] y, float[3] new")
+        model.graph.initializer.append(onnx.numpy_helper.from_array(numpy.array([1, 2, 3], numpy.float32), "old"))
+        entry = model.metadata_props.add()
+        entry.key, entry.value = "tessera.state.old", "new"
+        source = self.emit(model)
+        library = source.compile(COMPILERS[0], "-O2", "-shared", "-fPIC", output="states.so")
+        x, old = numpy.array([1, 0.5, 0.25], numpy.float32), numpy.array([1, 2, 3], numpy.float32)
+        for runs in range(1, 5):
+            (y,), answer = source.run(library, [x], runs)
+            self.assertEqual(answer, 0)
+            numpy.testing.assert_allclose(y, numpy.exp(old), rtol=1e-6)
+            old = old * x + x
+
+    def test_checks_answer_their_number(self):
+        # What the model declares of a value that comes with a run.
+        model = text("y = ReduceSum<keepdims = 0>(x, axes)", "float[3,4] x, int64[1] axes", "float[4] y")
+        source = self.emit(model)
+        library = source.compile(COMPILERS[0], "-O2", "-shared", "-fPIC", output="checks.so")
+        x = numpy.arange(12, dtype=numpy.float32).reshape(3, 4)
+        (y,), answer = source.run(library, [x, numpy.array([0])])
+        self.assertEqual((answer, y.tolist()), (0, x.sum(0).tolist()))
+        _, answer = source.run(library, [x, numpy.array([1])])
+        self.assertEqual(answer, 1)
+        self.assertIn("1 when ReduceSum", source.header)
 
     def test_what_is_refused_is_named(self):
         open_size = text("y = Relu(x)", "float[n] x", "float[n] y")
