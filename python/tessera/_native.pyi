@@ -112,6 +112,14 @@ class Engine:
     def reset_states(self) -> None:
         """Initial values again."""
 
+    def set_traced(self, on: bool) -> None:
+        """Whether later runs note their kernels."""
+
+    def take_events(self) -> list[tuple[int, int, int, int]]:
+        """
+        What they have noted: number of the kernel, begin and end in nanoseconds, thread.
+        """
+
     def cancel(self) -> None:
         """Ends the runs in progress, if it is the interpreter that runs."""
 

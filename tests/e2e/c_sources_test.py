@@ -19,7 +19,7 @@ import numpy
 import onnx
 from onnx import helper
 
-from c_models import models, quantized_conv, text
+from c_models import models, perceptron, quantized_conv, text
 from test_data import find_test_data
 
 BOUND = 1e-5  # of the largest: functions are polynomials here, and libm's in the interpreter
@@ -39,7 +39,7 @@ static void *read_file(const char *path, size_t bytes) {{
   return data;
 }}
 int main(void) {{
-  void *arena = malloc({big}_ARENA_BYTES);{state}
+  void *arena = malloc({big}_ARENA_BYTES);
 {reads}{makes}  int status = 0;
   for (int run = 0; run < {runs}; ++run) status = {prefix}_run({arguments}arena);
 {writes}  printf("%d\\n", status);
@@ -90,14 +90,14 @@ class CSource:
             answer = code[f"{self.prefix}_run"](*pointers, ctypes.c_void_p(arena.ctypes.data))
         return outputs, answer
 
-    def run_sanitized(self, compiler, inputs):
-        """The same in a program with the sanitizers, all memory in pieces of its own."""
+    def run_program(self, compiler, runner, inputs):
+        """The same in a program, all memory in pieces of its own. `compiler` begins with its name, `runner` may be empty."""
         names = [f"in{i}" for i in range(len(inputs))] + [f"out{i}" for i in range(len(self.outputs))]
         outputs = self.places()
         for i, array in enumerate(inputs):
             numpy.ascontiguousarray(array).tofile(self.folder / f"in{i}.bin")
         main = MAIN.format(
-            name=self.name, big=self.prefix.upper(), prefix=self.prefix, state="", runs=2,
+            name=self.name, big=self.prefix.upper(), prefix=self.prefix, runs=2,
             reads="".join(f'  void *in{i} = read_file("in{i}.bin", {a.nbytes});\n' for i, a in enumerate(inputs)),
             makes="".join(f"  void *out{i} = malloc({max(a.nbytes, 1)});\n" for i, a in enumerate(outputs)),
             arguments="".join(f"{name}, " for name in names),
@@ -105,8 +105,8 @@ class CSource:
                            for i, a in enumerate(outputs)),
             frees="".join(f"  free({name});\n" for name in names))
         (self.folder / "main.c").write_text(main)
-        program = self.compile(compiler, "-O1", *SANITIZE, output="sanitized", sources=["main.c"])
-        done = subprocess.run([str(program)], cwd=self.folder, capture_output=True, text=True, check=False)
+        program = self.compile(compiler[0], "-O1", *compiler[1:], output="program", sources=["main.c"])
+        done = subprocess.run([*runner, str(program)], cwd=self.folder, capture_output=True, text=True, check=False)
         if done.returncode:
             raise AssertionError(done.stderr[:3000])
         return [numpy.fromfile(self.folder / f"out{i}.bin", a.dtype).reshape(a.shape) for i, a in enumerate(outputs)], int(done.stdout)
@@ -169,7 +169,7 @@ class CSources(CliTest):
                 results.append([array.tobytes() for array in got])
         self.assertEqual(results, results[:1] * len(results), "the compilers' bits")
         if sanitized:
-            got, answer = source.run_sanitized(COMPILERS[-1], list(inputs.values()))
+            got, answer = source.run_program([COMPILERS[-1], *SANITIZE], [], list(inputs.values()))
             self.assertEqual(answer, 0)
             self.assert_agree(want, got, "sanitized", bound)
         return source
@@ -226,6 +226,17 @@ class CSources(CliTest):
         # Bytes and sums of i32, not floats: a quarter of the weights.
         self.assertRegex(source.source, r"static const i8 w\d+\[3200\]")
         self.assertNotRegex(source.source, r"static const f32 w\d+\[3200\]")
+
+    def test_the_bits_of_another_machine(self):
+        if not shutil.which("aarch64-linux-gnu-gcc") or not shutil.which("qemu-aarch64"):
+            self.skipTest("no aarch64-linux-gnu-gcc or qemu-aarch64 here")
+        for model in (quantized_conv(), perceptron()):
+            source = self.emit(model)
+            inputs = list(random_inputs(model).values())
+            here, _ = source.run_program(["gcc"], [], inputs)
+            there, _ = source.run_program(["aarch64-linux-gnu-gcc", "-static"], ["qemu-aarch64"], inputs)
+            for one, other in zip(here, there):
+                self.assertEqual(one.tobytes(), other.tobytes())
 
     def test_a_large_network(self):
         folder = find_test_data("onnx-light/squeezenet")
