@@ -109,9 +109,6 @@ class Engine:
     def write_state(self, index: int, array: numpy.typing.NDArray, dtype: int) -> None:
         """Copies a C-contiguous array of its type to a state."""
 
-    def reset_states(self) -> None:
-        """Initial values again."""
-
     def set_traced(self, on: bool) -> None:
         """Whether later runs note their kernels."""
 
@@ -119,6 +116,9 @@ class Engine:
         """
         What they have noted: number of the kernel, begin and end in nanoseconds, thread.
         """
+
+    def reset_states(self) -> None:
+        """Initial values again."""
 
     def cancel(self) -> None:
         """Ends the runs in progress, if it is the interpreter that runs."""
