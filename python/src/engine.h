@@ -32,6 +32,14 @@ struct Symbol {
   int64_t lo = 0, hi = 0;
 };
 
+// A kernel of a run: its number, when it began and ended in nanoseconds of the monotonic clock, and whose thread began
+// the run.
+struct KernelEvent {
+  int32_t kernel = 0;
+  int64_t begin = 0, end = 0;
+  int64_t thread = 0;
+};
+
 // What a run of values gave; freed with the last reference.
 using ResultPtr = std::shared_ptr<const tessera_value>;
 
@@ -58,6 +66,10 @@ class Engine {
   virtual void run(const std::vector<tessera_tensor>& inputs, const std::vector<tessera_tensor>& outputs) = 0;
   // Ends the runs in progress soon, with CompileError TSR-5111; compiled code goes on. Any thread.
   virtual void cancel() {}
+  // Whether later runs note their kernels, and what runs have noted since the last time that it was asked for. Compiled
+  // code alone does.
+  virtual void set_traced(bool) {}
+  virtual std::vector<KernelEvent> take_events() { return {}; }
   // Values that live from run to run; a tensor is copied to or from the caller's. RunError or CompileError.
   virtual const std::vector<tessera_value_info>& states() const = 0;
   virtual void read_state(size_t index, const tessera_tensor& value) = 0;

@@ -8,6 +8,7 @@
 #include <nanobind/stl/set.h>
 #include <nanobind/stl/shared_ptr.h>
 #include <nanobind/stl/string.h>
+#include <nanobind/stl/tuple.h>
 #include <nanobind/stl/unique_ptr.h>
 #include <nanobind/stl/vector.h>
 
@@ -346,6 +347,17 @@ NB_MODULE(_native, m) {
       .def("write_state", &write_state, "index"_a, "array"_a, "dtype"_a,
            nb::sig("def write_state(self, index: int, array: numpy.typing.NDArray, dtype: int) -> None"),
            "Copies a C-contiguous array of its type to a state.")
+      .def("set_traced", &Engine::set_traced, "on"_a, "Whether later runs note their kernels.")
+      .def(
+          "take_events",
+          [](Engine& engine) {
+            std::vector<std::tuple<int, int64_t, int64_t, int64_t>> events;
+            for (const KernelEvent& event : engine.take_events())
+              events.emplace_back(event.kernel, event.begin, event.end, event.thread);
+            return events;
+          },
+          nb::sig("def take_events(self) -> list[tuple[int, int, int, int]]"),
+          "What they have noted: number of the kernel, begin and end in nanoseconds, thread.")
       .def("reset_states", &Engine::reset_states, "Initial values again.")
       .def("cancel", &Engine::cancel, "Ends the runs in progress, if it is the interpreter that runs.")
       .def("run_values", &run_values, "inputs"_a, "Runs once, and gives what a model with values makes.");

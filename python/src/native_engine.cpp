@@ -1,4 +1,9 @@
 // Compiled code: a module, and as many sessions as there have been runs at once; of a module with states, one.
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <chrono>
 #include <condition_variable>
 #include <cstring>
 #include <mutex>
@@ -21,6 +26,15 @@ struct SessionDeleter {
 };
 using ModulePtr = std::unique_ptr<tessera_module, ModuleDeleter>;
 using SessionPtr = std::unique_ptr<tessera_session, SessionDeleter>;
+
+int64_t nanoseconds() { return std::chrono::nanoseconds(std::chrono::steady_clock::now().time_since_epoch()).count(); }
+
+// Kernels of one run come one after another.
+void note_kernel(void* events, int32_t kernel, int32_t phase) {
+  auto& list = *static_cast<std::vector<KernelEvent>*>(events);
+  if (phase == 0) list.push_back({kernel, nanoseconds(), 0, syscall(SYS_gettid)});
+  else if (!list.empty()) list.back().end = nanoseconds();
+}
 
 class NativeEngine : public Engine {
  public:
@@ -80,9 +94,17 @@ class NativeEngine : public Engine {
 
   void run(const std::vector<tessera_tensor>& inputs, const std::vector<tessera_tensor>& outputs) override {
     with_session([&](tessera_session* session, tessera_error& error) {
-      return tessera_session_run(session, inputs.data(), static_cast<int32_t>(inputs.size()), outputs.data(),
-                                 static_cast<int32_t>(outputs.size()), &error);
+      return traced(session, [&] {
+        return tessera_session_run(session, inputs.data(), static_cast<int32_t>(inputs.size()), outputs.data(),
+                                   static_cast<int32_t>(outputs.size()), &error);
+      });
     });
+  }
+
+  void set_traced(bool on) override { is_traced_ = on; }
+  std::vector<KernelEvent> take_events() override {
+    const std::lock_guard lock(mutex_);
+    return std::exchange(events_, {});
   }
 
   const std::vector<tessera_value_info>& states() const override { return states_; }
@@ -99,8 +121,10 @@ class NativeEngine : public Engine {
   std::vector<ResultPtr> run_values(const std::vector<const tessera_value*>& inputs) override {
     std::vector<tessera_value*> outputs(outputs_.size(), nullptr);
     with_session([&](tessera_session* session, tessera_error& error) {
-      return tessera_session_run_values(session, inputs.data(), static_cast<int32_t>(inputs.size()), outputs.data(),
-                                        static_cast<int32_t>(outputs.size()), nullptr, &error);
+      return traced(session, [&] {
+        return tessera_session_run_values(session, inputs.data(), static_cast<int32_t>(inputs.size()), outputs.data(),
+                                          static_cast<int32_t>(outputs.size()), nullptr, &error);
+      });
     });
     std::vector<ResultPtr> results;
     for (tessera_value* output : outputs)
@@ -130,6 +154,19 @@ class NativeEngine : public Engine {
     }
     returned_.notify_one();
     throw_unless_ok(status, error);
+  }
+
+  // A run, with its kernels among the events where that was asked for.
+  template <typename Run>
+  tessera_status traced(tessera_session* session, const Run& run) {
+    if (!is_traced_) return run();
+    std::vector<KernelEvent> events;
+    tessera_session_set_trace(session, note_kernel, &events);
+    const tessera_status status = run();
+    tessera_session_set_trace(session, nullptr, nullptr);
+    const std::lock_guard lock(mutex_);
+    events_.insert(events_.end(), events.begin(), events.end());
+    return status;
   }
 
   template <typename Copy>
@@ -166,6 +203,8 @@ class NativeEngine : public Engine {
   std::mutex mutex_;
   std::condition_variable returned_;
   std::vector<SessionPtr> idle_;
+  std::atomic<bool> is_traced_ = false;
+  std::vector<KernelEvent> events_;
 };
 
 }  // namespace

@@ -109,6 +109,14 @@ class Engine:
     def write_state(self, index: int, array: numpy.typing.NDArray, dtype: int) -> None:
         """Copies a C-contiguous array of its type to a state."""
 
+    def set_traced(self, on: bool) -> None:
+        """Whether later runs note their kernels."""
+
+    def take_events(self) -> list[tuple[int, int, int, int]]:
+        """
+        What they have noted: number of the kernel, begin and end in nanoseconds, thread.
+        """
+
     def reset_states(self) -> None:
         """Initial values again."""
 

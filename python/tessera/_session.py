@@ -23,7 +23,8 @@ from . import _options
 from ._dtypes import NUMBER, OBJECT
 from ._errors import Error
 from ._info import TensorInfo
-from ._model import Model
+from ._model import Model, in_order
+from ._open_model import OpenModel
 
 PROVIDERS = ("TesseraExecutionProvider", "CPUExecutionProvider")
 """Two names of the same thing: code for this machine's processor."""
@@ -361,9 +362,16 @@ class InferenceSession:
         for name in self._scalars & feed.keys():
             if isinstance(feed[name], np.ndarray) and feed[name].size == 1:
                 feed[name] = feed[name].reshape(())
-        results = self._model.run(feed, outputs)
-        if self._profile:
-            self._profile.add("model_run", begin)
+        if not self._profile:
+            return self._model.run(feed, outputs)
+        model = self._model
+        if isinstance(model, OpenModel):
+            names = [arg.name for arg in self._inputs]
+            model = model._model_for(in_order(feed, names, "input", required=[False] * len(names)))
+        model._engine.set_traced(True)
+        results = model.run(feed, outputs)
+        self._profile.add("model_run", begin)
+        self._profile.add_kernels(model)
         return results
 
 
@@ -381,6 +389,17 @@ class _Profile:
             "cat": "Session", "pid": os.getpid(), "tid": threading.get_native_id(), "dur": round(1e6 * (now - begin)),
             "ts": round(1e6 * (begin - self._begin)), "ph": "X", "name": name, "args": {},
         })
+
+    def add_kernels(self, model: Model) -> None:
+        """Those of the runs since the last time."""
+        kernels, calls = model.metadata["kernels"], model.metadata["calls"]
+        for call, begin, end, thread in model._engine.take_events():
+            kernel = kernels[call]
+            self._events.append({
+                "cat": "Node", "pid": os.getpid(), "tid": thread, "dur": round((end - begin) / 1e3, 3),
+                "ts": round(begin / 1e3 - 1e6 * self._begin, 3), "ph": "X", "name": f"{kernel['loc'] or kernel['name']}_kernel_time",
+                "args": {"kernel": kernel["name"], "rule": kernel["rule"], "number": calls[call]},
+            })
 
     def write(self) -> str:
         try:

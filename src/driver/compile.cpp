@@ -80,6 +80,14 @@ DriverOptions options_of_steps(const DriverOptions& options) {
   return steps;
 }
 
+// Whom the steps decide for.
+Target deciding_for(const DriverOptions& options) {
+  if (options.emit != Emit::kCSource) return deciding_target(options.compile);
+  Target machine = reference_machine();
+  machine.features.insert("scalar-loops");  // which makes its kernels a family of their own
+  return machine;
+}
+
 // From an imported model to what was asked for.
 class Compile {
  public:
@@ -87,7 +95,7 @@ class Compile {
       : options_(options_of_steps(options)),
         runner_(runner),
         target_(resolve_target(options.compile)),
-        decides_(options.emit == Emit::kCSource ? reference_machine() : deciding_target(options.compile)),
+        decides_(deciding_for(options)),
         own_limit_(options.max_applications),
         limit_(options.pass_limit ? *options.pass_limit : own_limit_) {}
 

@@ -22,8 +22,22 @@ constexpr FamilyAnswers kVectors = {
     },
 };
 
+// Loops of single elements, for processors that nobody knows: bytes are multiplied as they are, in sums of i32, which
+// small processors are better at than at floats.
+constexpr FamilyAnswers kScalars = {
+    .name = "scalars",
+    .channel_block = [](const Target&) { return int64_t{1}; },
+    .least_summed_channels = [](const Target&) { return int64_t{0}; },
+    .narrow_products = [](const Target&, DType first, DType second) -> std::optional<NarrowProducts> {
+      const auto is_byte = [](DType dtype) { return dtype == DType::kI8 || dtype == DType::kU8; };
+      if (!is_byte(first) || !is_byte(second)) return std::nullopt;
+      return NarrowProducts{.in_tiles = false, .in_vectors = true, .depth = 1};
+    },
+};
+
 }  // namespace
 
-KernelFamily::KernelFamily(const Target& target) : answers_(&kVectors), target_(&target) {}
+KernelFamily::KernelFamily(const Target& target)
+    : answers_(target.has("scalar-loops") ? &kScalars : &kVectors), target_(&target) {}
 
 }  // namespace tessera::inline family

@@ -129,9 +129,9 @@ def operator_models():
             " s = LayerNormalization(x, g)\n v = CumSum(x, b)", "float[3,4,6] x, float[6] g",
             "float[3,6] y, int64[3,4] z, float[3,6] u, float[3,4,6] s, float[3,4,6] v"),
         "resize": text("y = Resize<mode = \"linear\">(x, , r)", "float[1,2,5,4] x", "float[1,2,10,8] y"),
-        "choice": text("n = Less(x, h)\n m = Not(n)\n y = Where(n, x, h)\n o = Or(n, m)\n z = And(o, n)\n w = Max(x, h)\n"
-                       " v = Clip(w, l, u)",
-                       "float[12] x, float[12] h", "float[12] y, bool[12] z, float[12] v"),
+        "choice": text(
+            "n = Less(x, h)\n m = Not(n)\n y = Where(n, x, h)\n o = Or(n, m)\n z = And(o, n)\n w = Max(x, h)\n v = Clip(w, l, u)",
+            "float[12] x, float[12] h", "float[12] y, bool[12] z, float[12] v"),
         "top_k": text("y, z = TopK(x, k)", "float[3,9] x", "float[3,4] y, int64[3,4] z"),
         "loop": text(loop, "float[3] x", "float[3] y, float[30,3] z"),
         "branch": text(branch, "float[4,4] x", "float[4,4] y"),

@@ -19,7 +19,7 @@ import numpy
 import onnx
 from onnx import helper
 
-from c_models import models, quantized_conv, text
+from c_models import models, perceptron, quantized_conv, text
 from test_data import find_test_data
 
 BOUND = 1e-5  # of the largest: functions are polynomials here, and libm's in the interpreter
@@ -39,7 +39,7 @@ static void *read_file(const char *path, size_t bytes) {{
   return data;
 }}
 int main(void) {{
-  void *arena = malloc({big}_ARENA_BYTES);{state}
+  void *arena = malloc({big}_ARENA_BYTES);
 {reads}{makes}  int status = 0;
   for (int run = 0; run < {runs}; ++run) status = {prefix}_run({arguments}arena);
 {writes}  printf("%d\\n", status);
@@ -71,7 +71,7 @@ class CSource:
     def places(self):
         """Memory for the outputs, as the header declares them."""
         def dtype_of(name):
-            return numpy.dtype("?" if name == "bool" else f"{name[0]}{int(name[1:]) // 8}")
+            return numpy.dtype("?" if name == "bool" else "u2" if name == "bf16" else f"{name[0]}{int(name[1:]) // 8}")
 
         return [numpy.zeros([int(dim) for dim in dims.split(",") if dim], dtype_of(dtype)) for _, dtype, dims in self.outputs]
 
@@ -90,14 +90,14 @@ class CSource:
             answer = code[f"{self.prefix}_run"](*pointers, ctypes.c_void_p(arena.ctypes.data))
         return outputs, answer
 
-    def run_sanitized(self, compiler, inputs):
-        """The same in a program with the sanitizers, all memory in pieces of its own."""
+    def run_program(self, compiler, runner, inputs):
+        """The same in a program, all memory in pieces of its own. `compiler` begins with its name, `runner` may be empty."""
         names = [f"in{i}" for i in range(len(inputs))] + [f"out{i}" for i in range(len(self.outputs))]
         outputs = self.places()
         for i, array in enumerate(inputs):
             numpy.ascontiguousarray(array).tofile(self.folder / f"in{i}.bin")
         main = MAIN.format(
-            name=self.name, big=self.prefix.upper(), prefix=self.prefix, state="", runs=2,
+            name=self.name, big=self.prefix.upper(), prefix=self.prefix, runs=2,
             reads="".join(f'  void *in{i} = read_file("in{i}.bin", {a.nbytes});\n' for i, a in enumerate(inputs)),
             makes="".join(f"  void *out{i} = malloc({max(a.nbytes, 1)});\n" for i, a in enumerate(outputs)),
             arguments="".join(f"{name}, " for name in names),
@@ -105,8 +105,8 @@ class CSource:
                            for i, a in enumerate(outputs)),
             frees="".join(f"  free({name});\n" for name in names))
         (self.folder / "main.c").write_text(main)
-        program = self.compile(compiler, "-O1", *SANITIZE, output="sanitized", sources=["main.c"])
-        done = subprocess.run([str(program)], cwd=self.folder, capture_output=True, text=True, check=False)
+        program = self.compile(compiler[0], "-O1", *compiler[1:], output="program", sources=["main.c"])
+        done = subprocess.run([*runner, str(program)], cwd=self.folder, capture_output=True, text=True, check=False)
         if done.returncode:
             raise AssertionError(done.stderr[:3000])
         return [numpy.fromfile(self.folder / f"out{i}.bin", a.dtype).reshape(a.shape) for i, a in enumerate(outputs)], int(done.stdout)
@@ -154,22 +154,21 @@ class CSources(CliTest):
             scale = bound if one.dtype != numpy.float16 else 1e-3
             numpy.testing.assert_allclose(other, one, rtol=0, atol=scale * max(finite, 1e-30), err_msg=what)
 
-    def check(self, model, inputs=None, sanitized=True, bound=BOUND, compilers=None):
+    def check(self, model, inputs=None, sanitized=True, bound=BOUND):
         source = self.emit(model)
         model = onnx.load(model) if isinstance(model, pathlib.Path) else model
         inputs = inputs or random_inputs(model)
         want = self.interpreted(self.save(model, "m.onnx"), inputs)
         results = []
-        for compiler in compilers or COMPILERS:
-            for level in ("-O0", "-O2"):
-                library = source.compile(compiler, level, "-shared", "-fPIC", output=f"{compiler}{level}.so")
-                got, answer = source.run(library, list(inputs.values()))
-                self.assertEqual(answer, 0)
-                self.assert_agree(want, got, f"{compiler} {level}", bound)
-                results.append([array.tobytes() for array in got])
+        for compiler, level in zip(COMPILERS, ("-O2", "-O0")):
+            library = source.compile(compiler, level, "-shared", "-fPIC", output=f"{compiler}.so")
+            got, answer = source.run(library, list(inputs.values()))
+            self.assertEqual(answer, 0)
+            self.assert_agree(want, got, f"{compiler} {level}", bound)
+            results.append([array.tobytes() for array in got])
         self.assertEqual(results, results[:1] * len(results), "the compilers' bits")
         if sanitized:
-            got, answer = source.run_sanitized(COMPILERS[-1], list(inputs.values()))
+            got, answer = source.run_program([COMPILERS[-1], *SANITIZE], [], list(inputs.values()))
             self.assertEqual(answer, 0)
             self.assert_agree(want, got, "sanitized", bound)
         return source
@@ -192,25 +191,77 @@ class CSources(CliTest):
         source = self.check(quantized_conv())
         self.assertIn("i8", source.source)
 
-    def test_networks(self):
+    def digits(self):
         folder = find_test_data("real")
         if folder is None:
             self.skipTest("real/ is neither in TESSERA_TEST_DATA nor in ../shared")
-        for name in ("mnist-ort-examples", "mnist-opt-wonnx"):
-            model = onnx.load(folder / name / "model.onnx")
-            constants = {tensor.name for tensor in model.graph.initializer}
-            value = next(value for value in model.graph.input if value.name not in constants)
-            dims = [dim.dim_value or 1 for dim in value.type.tensor_type.shape.dim]
-            for file in sorted((folder / name).glob("input_*.npy"))[:2]:
-                with self.subTest(name=name, file=file.name):
-                    self.check(model, {value.name: numpy.load(file).astype(numpy.float32).reshape(dims)}, sanitized=False)
+        return folder / "mnist-ort-examples", folder / "mnist-opt-wonnx"
 
-    def test_state_lives_in_memory_of_the_caller(self):
-        model = text("new = CumSum(old, axis)", "float[3] old", "float[3] new")
-        model.graph.initializer.append(onnx.numpy_helper.from_array(numpy.int64(0), "axis"))
-        path = self.save(model, "plain.onnx")
-        source = self.emit(path)
-        self.assertNotIn("_STATE_BYTES", source.header)
+    def test_networks(self):
+        for folder in self.digits():
+            for file in sorted(folder.glob("input_*.npy"))[:2]:
+                with self.subTest(file=file):
+                    image = numpy.load(file).astype(numpy.float32).reshape(1, 1, 28, 28)
+                    self.check(onnx.load(folder / "model.onnx"), {"Input3": image}, sanitized=False)
+
+    def test_a_network_of_int8(self):
+        try:
+            from onnxruntime.quantization import CalibrationDataReader, QuantFormat, quantize_static
+        except ImportError as missing:
+            self.skipTest(str(missing))
+        folder = self.digits()[0]
+        images = [numpy.load(file).astype(numpy.float32).reshape(1, 1, 28, 28) for file in sorted(folder.glob("input_*.npy"))]
+
+        class Images(CalibrationDataReader):
+            def __init__(self):
+                self.left = list(images)
+
+            def get_next(self):
+                return {"Input3": self.left.pop()} if self.left else None
+
+        quantize_static(folder / "model.onnx", self.folder / "int8.onnx", Images(), quant_format=QuantFormat.QDQ, per_channel=True)
+        model = onnx.load(self.folder / "int8.onnx")
+        source = self.check(model, {"Input3": images[1]})
+        # Bytes and sums of i32, not floats: a quarter of the weights.
+        self.assertRegex(source.source, r"static const i8 w\d+\[3200\]")
+        self.assertNotRegex(source.source, r"static const f32 w\d+\[3200\]")
+
+    def test_the_bits_of_another_machine(self):
+        if not shutil.which("aarch64-linux-gnu-gcc") or not shutil.which("qemu-aarch64"):
+            self.skipTest("no aarch64-linux-gnu-gcc or qemu-aarch64 here")
+        for model in (quantized_conv(), perceptron()):
+            source = self.emit(model)
+            inputs = list(random_inputs(model).values())
+            here, _ = source.run_program(["gcc"], [], inputs)
+            there, _ = source.run_program(["aarch64-linux-gnu-gcc", "-static"], ["qemu-aarch64"], inputs)
+            for one, other in zip(here, there):
+                self.assertEqual(one.tobytes(), other.tobytes())
+
+    def test_states_lie_in_memory_of_the_caller(self):
+        model = text("t = Mul(old, x)\n new = Add(t, x)\n y = Exp(old)", "float[3] x, float[3] old", "float[3] y, float[3] new")
+        model.graph.initializer.append(onnx.numpy_helper.from_array(numpy.array([1, 2, 3], numpy.float32), "old"))
+        entry = model.metadata_props.add()
+        entry.key, entry.value = "tessera.state.old", "new"
+        source = self.emit(model)
+        library = source.compile(COMPILERS[0], "-O2", "-shared", "-fPIC", output="states.so")
+        x, old = numpy.array([1, 0.5, 0.25], numpy.float32), numpy.array([1, 2, 3], numpy.float32)
+        for runs in range(1, 5):
+            (y,), answer = source.run(library, [x], runs)
+            self.assertEqual(answer, 0)
+            numpy.testing.assert_allclose(y, numpy.exp(old), rtol=1e-6)
+            old = old * x + x
+
+    def test_checks_answer_their_number(self):
+        # What the model declares of a value that comes with a run.
+        model = text("y = ReduceSum<keepdims = 0>(x, axes)", "float[3,4] x, int64[1] axes", "float[4] y")
+        source = self.emit(model)
+        library = source.compile(COMPILERS[0], "-O2", "-shared", "-fPIC", output="checks.so")
+        x = numpy.arange(12, dtype=numpy.float32).reshape(3, 4)
+        (y,), answer = source.run(library, [x, numpy.array([0])])
+        self.assertEqual((answer, y.tolist()), (0, x.sum(0).tolist()))
+        _, answer = source.run(library, [x, numpy.array([1])])
+        self.assertEqual(answer, 1)
+        self.assertIn("1 when ReduceSum", source.header)
 
     def test_what_is_refused_is_named(self):
         open_size = text("y = Relu(x)", "float[n] x", "float[n] y")
@@ -229,6 +280,22 @@ class CSources(CliTest):
         self.assertFalse((self.folder / "c").exists())
 
 
+class Large(CSources):
+    """What takes the compilers longer."""
+
+    def test_squeezenet(self):
+        folder = find_test_data("onnx-light/squeezenet")
+        if folder is None:
+            self.skipTest("onnx-light/ is neither in TESSERA_TEST_DATA nor in ../shared")
+        source = self.emit(folder / "model.onnx")
+        library = source.compile("gcc", "-O2", "-shared", "-fPIC", output="large.so")
+        image, want = (onnx.numpy_helper.to_array(onnx.TensorProto.FromString((folder / "test_data_set_0" / name).read_bytes()))
+                       for name in ("input_0.pb", "output_0.pb"))
+        got, answer = source.run(library, [image])
+        self.assertEqual(answer, 0)
+        self.assert_agree([want], got, "squeezenet", 1e-4)
+
+
 class Operators(CSources):
     """A test for each model of c_models."""
 
@@ -239,6 +306,7 @@ for model_name, made in models().items():
     setattr(Operators, f"test_{model_name}", test)
 for inherited in [name for name in dir(CSources) if name.startswith("test_")]:
     setattr(Operators, inherited, None)
+    setattr(Large, inherited, None)
 
 if __name__ == "__main__":
     if len(COMPILERS) < 2 or os.environ.get("TESSERA_SANITIZE"):

@@ -223,7 +223,23 @@ class SessionTest(unittest.TestCase):
             self.assertTrue(os.path.basename(file).startswith(rt.__name__), file)
             events = json.loads(pathlib.Path(file).read_text(encoding="utf-8"))
             self.assertEqual(sum(event["name"] == "model_run" for event in events), 3)
+            kernels = [event for event in events if event["name"].endswith("_kernel_time")]
+            self.assertGreaterEqual(len(kernels), 3)
+            self.assertTrue(all(event["cat"] == "Node" for event in kernels))
             self.assertTrue(all({"name", "ph", "ts", "dur", "cat"} <= event.keys() for event in events if event["ph"] == "X"))
+        # Kernels lie within their runs, also where a model is compiled for the sizes of a run.
+        options = tessera.SessionOptions()
+        options.enable_profiling, options.profile_file_prefix = True, str(self.folder / "open")
+        session = tessera.InferenceSession(self.save(OPEN), options)
+        for rows in (2, 3):
+            session.run(None, {"x": np.ones((rows, 3), np.float32), "bias": np.ones((1, 3), np.float32), "count": np.array(1)})
+        events = json.loads(pathlib.Path(session.end_profiling()).read_text(encoding="utf-8"))
+        runs = [event for event in events if event["name"] == "model_run"]
+        kernels = [event for event in events if event["cat"] == "Node"]
+        self.assertGreaterEqual(len(kernels), 2)
+        for kernel in kernels:
+            self.assertTrue(any(run["ts"] - 1 <= kernel["ts"] and kernel["ts"] + kernel["dur"] <= run["ts"] + run["dur"] + 1
+                                for run in runs), (kernel, runs))
         self.assertEqual(tessera.InferenceSession(path).end_profiling(), "")
 
     def test_errors_are_exceptions_with_an_id(self):

@@ -1,6 +1,7 @@
 # Code generation: every program also runs in the interpreter, on each instruction set that this machine has.
 add_library(codegen_harness STATIC codegen_harness.cpp)
-target_link_libraries(codegen_harness PUBLIC tessera_codegen_llvm tessera_package tessera_interp tessera_loop_passes GTest::gmock ${CMAKE_DL_LIBS})
+target_compile_definitions(codegen_harness PRIVATE TESSERA_C_COMPILER="${CMAKE_C_COMPILER}")
+target_link_libraries(codegen_harness PUBLIC tessera_codegen_llvm tessera_codegen_c tessera_package tessera_interp tessera_loop_passes GTest::gmock ${CMAKE_DL_LIBS})
 target_include_directories(codegen_harness PUBLIC ${CMAKE_CURRENT_SOURCE_DIR})
 tessera_test(codegen_loops_test SOURCES codegen_loops_test.cpp LINKS codegen_harness WHOLE)
 tessera_test(codegen_ops_test SOURCES codegen_ops_test.cpp LINKS codegen_harness WHOLE)

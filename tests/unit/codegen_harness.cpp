@@ -7,12 +7,16 @@
 #include <algorithm>
 #include <atomic>
 #include <cmath>
+#include <cstdlib>
 #include <cstring>
+#include <filesystem>
+#include <fstream>
 #include <iostream>
 #include <limits>
 #include <thread>
 
 #include "abi/module_abi.h"
+#include "codegen/c/c_codegen.h"
 #include "interp/loop_interp.h"
 #include "loop/parser.h"
 #include "loop_passes/expand_math.h"
@@ -163,6 +167,75 @@ std::vector<Tensor> NativeModule::run(const std::vector<Tensor>& inputs, const H
   return outputs;
 }
 
+bool CModule::can_have(const Program& program) {
+  try {
+    generate_c(program, {"program", "a test"});
+    return true;
+  } catch (const UserError&) {
+    return false;
+  }
+}
+
+CModule::CModule(const Program& program) : program_(program) {
+  const CSource c = generate_c(program_, {"program", "a test"});
+  const std::string size = "#define PROGRAM_ARENA_BYTES ";
+  arena_bytes_ = std::stoll(c.header.substr(c.header.find(size) + size.size()));
+  std::string name = (std::filesystem::temp_directory_path() / "tessera-c-XXXXXX").string();
+  check(mkdtemp(name.data()) != nullptr, "no folder for C source");
+  folder_ = name;
+  std::ofstream(folder_ + "/program.h") << c.header;
+  // One function for programs with any number of inputs and outputs.
+  std::string arguments;
+  for (size_t i = 0; i < program_.inputs.size(); ++i) arguments += "in[" + std::to_string(i) + "], ";
+  for (size_t i = 0; i < program_.outputs.size(); ++i) arguments += "out[" + std::to_string(i) + "], ";
+  std::ofstream(folder_ + "/program.c") << c.source
+                                        << "int call_it(const void *const *in, void *const *out, void *arena);\n"
+                                           "int call_it(const void *const *in, void *const *out, void *arena) {\n"
+                                           "  (void)in;\n  return program_run("
+                                        << arguments << "arena);\n}\n";
+  const std::string command = std::string(TESSERA_C_COMPILER) +
+                              " -std=c99 -pedantic -Wall -Wextra -Werror -O1 -shared -fPIC " + folder_ +
+                              "/program.c -o " + folder_ + "/program.so -lm";
+  check(std::system(command.c_str()) == 0, "the C compiler refuses " + folder_ + "/program.c");
+  library_ = dlopen((folder_ + "/program.so").c_str(), RTLD_NOW | RTLD_LOCAL);
+  check(library_ != nullptr, "C code that cannot be loaded");
+}
+
+CModule::~CModule() {
+  dlclose(library_);
+  std::filesystem::remove_all(folder_);
+}
+
+std::vector<Tensor> CModule::run(const std::vector<Tensor>& inputs) const {
+  const GuardedBytes arena(arena_bytes_, TSR_BUFFER_ALIGN);
+  std::memset(arena.data(), 0xff, static_cast<size_t>(arena_bytes_));
+  std::vector<GuardedBytes> memory;
+  std::vector<const void*> in;
+  for (const Tensor& input : inputs) {
+    memory.emplace_back(input.num_bytes());
+    if (input.num_bytes() > 0) std::memcpy(memory.back().data(), input.bytes(), static_cast<size_t>(input.num_bytes()));
+    in.push_back(memory.back().data());
+  }
+  std::vector<Tensor> outputs;
+  std::vector<void*> out;
+  for (const BufferId id : program_.outputs) {
+    const ProgramBuffer& buffer = program_.buffers[static_cast<size_t>(id)];
+    std::vector<int64_t> dims;
+    for (const Expr& extent : buffer.type.shape) dims.push_back(as_int(extent).value());
+    outputs.emplace_back(buffer.type.dtype, dims);
+    memory.emplace_back(outputs.back().num_bytes());
+    std::memset(memory.back().data(), 0, static_cast<size_t>(outputs.back().num_bytes()));
+    out.push_back(memory.back().data());
+  }
+  const auto call = reinterpret_cast<int (*)(const void* const*, void* const*, void*)>(dlsym(library_, "call_it"));
+  const int status = call(in.data(), out.data(), arena.data());
+  check(status == 0, "C code returned " + std::to_string(status));
+  for (size_t i = 0; i < outputs.size(); ++i)
+    if (outputs[i].num_bytes() > 0)
+      std::memcpy(outputs[i].mutable_bytes(), out[i], static_cast<size_t>(outputs[i].num_bytes()));
+  return outputs;
+}
+
 std::vector<Tensor> run_interpreted(const LoopProgram& loops, const std::vector<Tensor>& inputs,
                                     const std::vector<int64_t>& symbols) {
   std::vector<Tensor> all = inputs;
@@ -214,6 +287,11 @@ std::string difference(const Tensor& got, const Tensor& want, double rtol) {
 void expect_agrees(const LoopProgram& loops, const std::vector<Tensor>& inputs, double rtol) {
   const std::vector<Tensor> want = run_interpreted(loops, inputs);
   const LoopProgram expanded = expand_math(loops);
+  if (const Program program = program_of(expanded); CModule::can_have(program)) {
+    const std::vector<Tensor> got = CModule(program).run(inputs);
+    for (size_t i = 0; i < want.size(); ++i)
+      EXPECT_EQ(difference(got[i], want[i], rtol), "") << loops.name << " output " << i << " in C";
+  }
   for (const std::string& target : runnable_targets()) {
     for (const int opt_level : {0, 3}) {
       CodegenOptions options;

@@ -41,6 +41,25 @@ class NativeModule {
   void* library_ = nullptr;
 };
 
+// The same as C source, which this machine's C compiler makes a library of, with all warnings as errors.
+class CModule {
+ public:
+  explicit CModule(const Program& program);
+  ~CModule();
+  CModule(const CModule&) = delete;
+  CModule& operator=(const CModule&) = delete;
+
+  // Whether C has a form for the program.
+  static bool can_have(const Program& program);
+  std::vector<Tensor> run(const std::vector<Tensor>& inputs) const;
+
+ private:
+  const Program program_;
+  int64_t arena_bytes_ = 0;
+  std::string folder_;
+  void* library_ = nullptr;
+};
+
 std::vector<Tensor> run_interpreted(const LoopProgram& loops, const std::vector<Tensor>& inputs,
                                     const std::vector<int64_t>& symbols = {});
 
@@ -50,7 +69,7 @@ const std::vector<std::string>& runnable_targets();
 // Empty when equal: bit for bit for integers, |got - want| <= rtol * (max|want| + |want|) for floats; NaN equals NaN.
 std::string difference(const Tensor& got, const Tensor& want, double rtol);
 
-// Expects native code on every runnable target, on 1 and 2 threads and at opt levels 0 and 3, to agree with the
+// Expects native code on every runnable target, on 1 and 2 threads and at opt levels 0 and 3, and C, to agree with the
 // interpreter. Mathematical functions are expanded first.
 void expect_agrees(const LoopProgram& loops, const std::vector<Tensor>& inputs, double rtol = 1e-5);
 void expect_agrees(const std::string& text, double rtol = 1e-5, uint32_t seed = 1);  // inputs are random

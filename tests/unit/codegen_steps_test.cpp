@@ -50,6 +50,10 @@ TEST(CodegenSteps, RandomProgramsAgreeWithTheInterpreter) {
     for_each_step(program.steps, [&](const ProgramStep& step) {
       for (const CarriedValue& carried : step.carried) swaps += carried.swap ? 1 : 0;
     });
+    if (seed % 2 == 0) {
+      ASSERT_TRUE(CModule::can_have(program)) << print(program);
+      ASSERT_TRUE(same(CModule(program).run(inputs), expected)) << "seed " << seed << " in C\n" << print(program);
+    }
     const std::vector<std::string>& targets = runnable_targets();
     for (size_t t = 0; t < targets.size(); ++t) {
       CodegenOptions options;

@@ -1,6 +1,7 @@
 #include "codegen/c/kernel_printer.h"
 
 #include <algorithm>
+#include <cctype>
 #include <functional>
 #include <unordered_set>
 #include <utility>
@@ -29,6 +30,15 @@ void walk_certain(const Expr& e, std::unordered_set<const ExprNode*>& seen,
   for (const Expr& operand : e->operands) walk_certain(operand, seen, visit);
 }
 
+bool mentions(const std::string& text, const std::string& name) {
+  const auto is_part = [](char c) { return std::isalnum(static_cast<unsigned char>(c)) || c == '_'; };
+  for (size_t at = text.find(name); at != std::string::npos; at = text.find(name, at + 1)) {
+    const size_t end = at + name.size();
+    if ((at == 0 || !is_part(text[at - 1])) && (end == text.size() || !is_part(text[end]))) return true;
+  }
+  return false;
+}
+
 }  // namespace
 
 KernelPrinter::KernelPrinter(const LoopProgram& program, std::string function, std::vector<int> alias_classes,
@@ -42,14 +52,14 @@ KernelPrinter::KernelPrinter(const LoopProgram& program, std::string function, s
 std::string KernelPrinter::print() {
   const std::string head = signature();
   emit(program_.body);
+  // What simplification left without a use.
   std::string unused;
-  for (const BufferPtr& param : program_.params) {
-    bool used = false;
-    walk(
-        program_.body, [&](const Stmt& s) { used = used || s->buffer == param; },
-        [&](const Expr& e) { used = used || (e->kind == ExprKind::kLoad && e->buffer == param); });
-    if (!used) unused += fmt::format("  (void){};\n", buffers_.at(param.get()));
-  }
+  std::vector<std::string> names;
+  for (const BufferPtr& param : program_.params) names.push_back(buffers_.at(param.get()));
+  for (const Var& symbol : program_.symbols) names.push_back(variables_.at(symbol.get()));
+  if (uses_scratch()) names.emplace_back("scratch");
+  for (const std::string& name : names)
+    if (!mentions(out_, name)) unused += fmt::format("  (void){};\n", name);
   return head + " {\n" + unused + out_ + "}\n";
 }
 
