@@ -16,6 +16,8 @@ import numpy as np
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
 SKIP = 77
+
+
 def arrays(folder, case, kind):
     files = sorted(folder.glob(f"{kind}_{case}_[0-9]*.npy"), key=lambda f: int(f.stem.rsplit("_", 1)[1]))
     return [(file, np.load(file)) for file in files]
