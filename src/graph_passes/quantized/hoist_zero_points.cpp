@@ -152,7 +152,7 @@ class Mover {
     return result < 0 ? std::vector<ValueId>{} : std::vector{result};
   }
 
-  // Weights that fit 8 bits when `by` is taken off all of them.
+  // Bytes less a zero point, which fit 8 bits when `by` is taken off all of them.
   struct MovedWeights {
     Tensor weights;
     int64_t by = 0;
@@ -163,7 +163,9 @@ class Mover {
     if (is_op(&node, "conv") && node.attrs.get_int("groups") != 1) return std::nullopt;
     const auto values = weights.as<int32_t>();
     const auto [least, most] = std::minmax_element(values.begin(), values.end());
-    if (int64_t{*most} - *least > 255) return std::nullopt;
+    const bool rows = is_op(&node, "conv") || node.attrs.get_or<bool>("transpose_b", false);
+    const bool one_output = weights.dims()[rows ? 0 : 1] == 1;  // the ones would be half of the work
+    if (one_output || *least < -255 || *most > 255 || *most - *least > 255) return std::nullopt;
     MovedWeights moved{Tensor(DType::kI32, weights.dims()), int64_t{*least} + 128};
     std::transform(values.begin(), values.end(), moved.weights.as_mutable<int32_t>().begin(),
                    [&](int32_t value) { return static_cast<int32_t>(value - moved.by); });
