@@ -18,6 +18,7 @@
 #include "driver/compile.h"
 #include "driver/engine/output_guard.h"
 #include "flag_use.h"
+#include "labels.h"
 #include "progress.h"
 #include "run_flags.h"
 #include "support/error.h"
@@ -30,7 +31,7 @@ namespace {
 struct RunCommand {
   CompileFlags compile;
   RunFlags run;
-  std::string model, profile, output_dir;
+  std::string model, profile, output_dir, labels;
   std::vector<std::string> outputs, expected;
   Tolerance tolerance;
   bool json = false;
@@ -55,10 +56,12 @@ struct OutputReport {
   std::string name;
   const RunValue* value = nullptr;
   const Comparison* comparison = nullptr;  // null: nothing was expected
+  std::vector<LabelledScore> best = {};    // of an output with a number for each of --labels
 };
 
 void print_text(const OutputReport& report) {
   fmt::print("output '{}': {}  {}\n", report.name, value_type_text(*report.value), value_summary(*report.value));
+  for (const LabelledScore& best : report.best) fmt::print("  {:>10.6g}  {}\n", best.score, best.label);
   if (!report.comparison) return;
   const bool colour = stdout_has_colour();
   fmt::print("  {}: {}\n",
@@ -120,6 +123,8 @@ void print_json(const std::string& model, double run_ms, const std::vector<Outpu
     }
     if (report.value->is_tensor()) describe_elements(report.value->tensor, entry);
     if (report.comparison) entry["agrees"] = report.comparison->agrees, entry["comparison"] = report.comparison->text;
+    for (const LabelledScore& best : report.best)
+      entry["best"].push_back({{"index", best.index}, {"score", best.score}, {"label", best.label}});
     outputs.push_back(std::move(entry));
   }
   std::cout << dump({{"model", model}, {"run_ms", run_ms}, {"outputs", outputs}}) << '\n';
@@ -131,6 +136,8 @@ int run(const RunCommand& command) {
   std::vector<TensorSpec> write_specs;
   for (const std::string& text : command.outputs) write_specs.push_back(parse_tensor_spec(text, true));
   for (const std::string& text : command.run.inputs) parse_tensor_spec(text);
+  const std::vector<std::string> labels =
+      command.labels.empty() ? std::vector<std::string>{} : read_labels(command.labels);
 
   const std::vector<std::string> read = files_of_model(command.model);
   for (const TensorSpec& spec : write_specs) refuse_to_overwrite(spec.path, read);
@@ -187,7 +194,9 @@ int run(const RunCommand& command) {
   std::vector<Comparison> comparisons(results.size());
   for (size_t i = 0; i < results.size(); ++i) {
     const RunValue& result = results[i];
-    OutputReport report{model.outputs()[i].name, &result, nullptr};
+    OutputReport report{model.outputs()[i].name, &result};
+    constexpr size_t kBest = 5;
+    if (!labels.empty() && result.is_tensor()) report.best = best_labels(result.tensor, labels, kBest);
     if (writes[i]) write_value_file(writes[i]->path, result, report.name);
     if (expectations[i]) {
       comparisons[i] = compare(result, read_value_file(*expectations[i], model.outputs()[i]), command.tolerance);
@@ -206,18 +215,22 @@ int run(const RunCommand& command) {
 
 Command add_run_command(CLI::App& root) {
   const auto command = std::make_shared<RunCommand>();
-  CLI::App* app = root.add_subcommand("run", "Run a module, or an ONNX model (compiled first, and kept in a cache)");
-  app->add_option("MODEL", command->model, "A module, or an ONNX file")->required()->type_name("");
+  CLI::App* app = root.add_subcommand("run", "Run a module, or a model (compiled first, and kept in a cache)");
+  app->add_option("MODEL", command->model, "A module, or an ONNX or TFLite file")->required()->type_name("");
   add_run_flags(*app, command->run);
   app->add_option("-o,--output", command->outputs, "Write an output: [NAME=]@FILE.npy or @FILE.pb")
       ->allow_extra_args(false)
       ->type_name("SPEC");
-  app->add_option("--output-dir", command->output_dir, "Write every output to DIR/NAME.npy (.pb for values that are not tensors)")
+  app->add_option("--output-dir", command->output_dir,
+                  "Write every output to DIR/NAME.npy (.pb for values that are not tensors)")
       ->type_name("DIR");
   app->add_option("--expected-output", command->expected,
                   "Compare an output with [NAME=]@FILE.npy or @FILE.pb; exit code 2 when one differs")
       ->allow_extra_args(false)
       ->type_name("SPEC");
+  app->add_option("--labels", command->labels,
+                  "Print the five best classes of outputs that have a number for each line of a text with their names")
+      ->type_name("FILE");
   add_tolerance_flags(*app, command->tolerance);
   app->add_flag("--json", command->json, "Print one line of JSON instead of text");
   app->add_option("--profile", command->profile,
@@ -230,6 +243,7 @@ Command add_run_command(CLI::App& root) {
       "  tessera run model.so --input @x.npy --output @y.npy\n"
       "  tessera run model.onnx --input image=@photo.jpg --mean 0.485,0.456,0.406 --std 0.229,0.224,0.225\n"
       "  tessera run model.onnx --input 1x3x224x224xf32=random:7 --expected-output @want.npy --rtol 1e-4\n"
+      "  tessera run mobilenet.tflite --input @photo.jpg --labels imagenet_labels.txt\n"
       "  tessera run model.onnx --engine interp\n"
       "  tessera run model.so --profile trace.json");
   return {app, [command] { return run(*command); }};

@@ -125,6 +125,42 @@ TEST(ByteProducts, Convolutions) {
     }
 }
 
+// Weights of u8 that have a zero point of their own, which leaves them nine bits.
+TEST(ByteProducts, WeightsOfNineBits) {
+  const auto weights = [](const Ints& dims, Random& random) {
+    Tensor tensor(DType::kI32, dims);
+    fill(tensor, random, -100, 155);
+    return tensor;
+  };
+  uint64_t seed = 300;
+  for (const DType dtype : {DType::kU8, DType::kI8}) {
+    for (const auto& [dims, columns] :
+         std::vector<std::pair<Ints, int64_t>>{{{17, 65}, 47}, {{1, 96}, 16}, {{64, 20}, 33}}) {
+      Random random(++seed);
+      QuantizedGraph graph(dims, dtype, some_zero_point(dtype, seed));
+      graph.product(weights({dims.back(), columns}, random));
+      expect_same(graph.finish(seed % 2 == 0), random_bytes(dtype, dims, random),
+                  fmt::format("{} x {} columns of nine bits, {}", fmt::join(dims, "x"), columns, dtype_name(dtype)),
+                  true);
+    }
+    for (const ConvCase& c : std::vector<ConvCase>{{32, 64, 9, 11, 3, 1, 1},
+                                                   {3, 32, 19, 18, 7, 2, 3},
+                                                   {22, 40, 7, 7, 1, 1, 0},
+                                                   {16, 24, 8, 9, 3, 1, 2, 1, 2},
+                                                   {12, 12, 7, 8, 3, 1, 1, 12, 1, false}}) {
+      Random random(++seed);
+      const Ints dims = {1, c.channels, c.height, c.width};
+      QuantizedGraph graph(dims, dtype, some_zero_point(dtype, seed));
+      graph.conv(weights({c.outputs, c.channels / c.groups, c.kernel, c.kernel}, random), c.stride, c.pad, c.groups,
+                 c.dilation);
+      expect_same(graph.finish(seed % 2 == 0), random_bytes(dtype, dims, random),
+                  fmt::format("{} of {} channels, {}x{}, {} groups of nine bits, {}", fmt::join(dims, "x"), c.outputs,
+                              c.kernel, c.kernel, c.groups, dtype_name(dtype)),
+                  c.in_groups);
+    }
+  }
+}
+
 // Dequantised factors, as QuantizeLinear and DequantizeLinear in pairs have them: sums of f32 become sums of integers.
 TEST(ByteProducts, OfDequantizedFactors) {
   for (const bool conv : {false, true}) {

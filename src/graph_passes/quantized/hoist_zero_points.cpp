@@ -54,10 +54,11 @@ struct Factors {
 std::optional<Factors> choose_factors(const KernelFamily& family, DType x, const Tensor& weights, bool depthwise,
                                       std::string& why) {
   const bool fits_i8 = all_within(weights, -128, 127), fits_u8 = all_within(weights, 0, 255);
+  if (depthwise && all_within(weights, INT16_MIN, INT16_MAX)) return Factors{x, 1};
   if (!fits_i8 && !fits_u8) why = "its weights, less their zero point, do not fit 8 bits";
   const DType w = fits_i8 ? DType::kI8 : DType::kU8, other = x == DType::kU8 ? DType::kI8 : DType::kU8;
   if (!why.empty()) return std::nullopt;
-  if (depthwise || family.multiplies_in_tiles(x, w)) return Factors{x, 1};
+  if (family.multiplies_in_tiles(x, w)) return Factors{x, 1};
   std::optional<Factors> best;
   for (const DType bytes : {x, other})
     if (const auto products = family.narrow_products(bytes, w); products && (!best || best->depth < products->depth))
@@ -132,7 +133,6 @@ class Mover {
     const auto shifted = shifted_bytes(graph_, node.inputs[0]);
     if (!shifted) return {};
     const Tensor* weights = constant_value(graph_, node.inputs[1]);
-    const bool transposed = !conv && node.attrs.get_or<bool>("transpose_b", false);
     if (!weights || weights->dtype() != DType::kI32) why = "its second factor is not constant";
     else if (!conv && weights->dims().size() != 2) why = "its weights are not one matrix";
     else if (conv && !all_of_list(node, "input_dilations", 1)) why = "it is transposed";
@@ -140,24 +140,69 @@ class Mover {
     else if (shifted->zero >= 0 && graph_.type(shifted->zero).rank() > graph_.type(node.outputs[0]).rank())
       why = "its zero point has more dimensions than its result";
     if (!why.empty()) return {};
-    const DType own = graph_.type(shifted->bytes).dtype;
-    const bool depthwise = conv && node.attrs.get_int("groups") != 1 && weights->dims()[1] == 1;
-    const auto factors = choose_factors(ctx_.family, own, *weights, depthwise, why);
-    if (!factors) return {};
-    const bool in_columns = conv && factors->depth > 1 && groups_columns(node, *weights, ctx_.family);
+    if (const auto moved = moved_weights(node, *weights)) {
+      const ValueId lower = product(node, *shifted, moved->weights, std::nullopt, why);
+      if (lower < 0) return {};
+      const ValueId sums = product(node, *shifted, ones_for(node, *weights), std::nullopt, why);
+      check(sums >= 0, "a product with ones is refused");
+      const ValueId share = builder_.add(ctx_.ops.get("mul"), {sums, number(moved->by, node)}, {});
+      return {builder_.add(ctx_.ops.get("add"), {lower, share}, {})};
+    }
+    const ValueId result = product(node, *shifted, *weights, inputs[1], why);
+    return result < 0 ? std::vector<ValueId>{} : std::vector{result};
+  }
+
+  // Bytes less a zero point, which fit 8 bits when `by` is taken off all of them.
+  struct MovedWeights {
+    Tensor weights;
+    int64_t by = 0;
+  };
+  static std::optional<MovedWeights> moved_weights(const Node& node, const Tensor& weights) {
+    if (weights.num_elements() == 0 || all_within(weights, -128, 127) || all_within(weights, 0, 255))
+      return std::nullopt;
+    if (is_op(&node, "conv") && node.attrs.get_int("groups") != 1) return std::nullopt;
+    const auto values = weights.as<int32_t>();
+    const auto [least, most] = std::minmax_element(values.begin(), values.end());
+    const bool rows = is_op(&node, "conv") || node.attrs.get_or<bool>("transpose_b", false);
+    const bool one_output = weights.dims()[rows ? 0 : 1] == 1;  // the ones would be half of the work
+    if (one_output || *least < -255 || *most > 255 || *most - *least > 255) return std::nullopt;
+    MovedWeights moved{Tensor(DType::kI32, weights.dims()), int64_t{*least} + 128};
+    std::transform(values.begin(), values.end(), moved.weights.as_mutable<int32_t>().begin(),
+                   [&](int32_t value) { return static_cast<int32_t>(value - moved.by); });
+    return moved;
+  }
+  // For the sums of what a product multiplies: one output.
+  static Tensor ones_for(const Node& node, const Tensor& weights) {
+    Ints dims = weights.dims();
+    const bool rows = is_op(&node, "conv") || node.attrs.get_or<bool>("transpose_b", false);
+    dims[rows ? 0 : 1] = 1;
+    Tensor ones(DType::kI32, dims);
+    std::ranges::fill(ones.as_mutable<int32_t>(), 1);
+    return ones;
+  }
+
+  // The product of the bytes as they are, and what their zero point takes off it; -1 where the node stays as it is.
+  // `matrix`: the weights as a value, if they are one.
+  ValueId product(const Node& node, const Shifted& shifted, const Tensor& weights, std::optional<ValueId> matrix,
+                  std::string& why) {
+    const bool conv = is_op(&node, "conv"), transposed = !conv && node.attrs.get_or<bool>("transpose_b", false);
+    const DType own = graph_.type(shifted.bytes).dtype;
+    const bool depthwise = conv && node.attrs.get_int("groups") != 1 && weights.dims()[1] == 1;
+    const auto factors = choose_factors(ctx_.family, own, weights, depthwise, why);
+    if (!factors) return -1;
+    const bool in_columns = conv && factors->depth > 1 && groups_columns(node, weights, ctx_.family);
     const size_t summed = conv ? 3 : transposed ? 1 : 0;  // the dimension of the weights that is filled up
-    const bool fills_up =
-        (in_columns || (!conv && factors->depth > 1)) && weights->dims()[summed] % factors->depth != 0;
+    const bool fills_up = (in_columns || (!conv && factors->depth > 1)) && weights.dims()[summed] % factors->depth != 0;
     const bool changes_type = factors->bytes != own;
-    if (shifted->zero < 0 && !changes_type && !fills_up && !in_columns) return {};
+    if (matrix && shifted.zero < 0 && !changes_type && !fills_up && !in_columns) return -1;
 
     // What the bytes that are multiplied are more than the numbers that they stand for.
     builder_.set_loc(node.loc);
     const int64_t more = !changes_type ? 0 : own == DType::kI8 ? 128 : -128;
-    const Tensor* known = shifted->zero < 0 ? nullptr : constant_value(graph_, shifted->zero);
-    const std::optional<int64_t> zero = shifted->zero < 0 ? std::optional<int64_t>(0)
-                                        : known           ? std::optional<int64_t>(known->as<int32_t>()[0])
-                                                          : std::nullopt;
+    const Tensor* known = shifted.zero < 0 ? nullptr : constant_value(graph_, shifted.zero);
+    const std::optional<int64_t> zero = shifted.zero < 0 ? std::optional<int64_t>(0)
+                                        : known          ? std::optional<int64_t>(known->as<int32_t>()[0])
+                                                         : std::nullopt;
     ValueId border = -1;
     Attrs attrs = node.attrs;
     Ints low(graph_.type(node.inputs[0]).shape.size(), 0), high = low;
@@ -167,18 +212,18 @@ class Mover {
       low = std::move(padding.low);
       high = std::move(padding.high);
       attrs = std::move(padding.others);
-      border = border_value(*shifted, zero, factors->bytes, more, node, why);
-      if (border < 0) return {};
+      border = border_value(shifted, zero, factors->bytes, more, node, why);
+      if (border < 0) return -1;
     }
-    Tensor stored = *weights;
+    Tensor stored = weights;
     if (fills_up) {
-      stored = filled_up(*weights, summed, factors->depth);
-      high.back() += stored.dims()[summed] - weights->dims()[summed];
+      stored = filled_up(weights, summed, factors->depth);
+      high.back() += stored.dims()[summed] - weights.dims()[summed];
       if (border < 0) border = constant(Tensor(factors->bytes, {}), "border", node);
     }
     const OpDef &cast = ctx_.ops.get("cast"), &add = ctx_.ops.get("add"), &pad = ctx_.ops.get("pad");
-    ValueId bytes = rewriter_.mapped(shifted->bytes);
-    if (shifted->reshaped)
+    ValueId bytes = rewriter_.mapped(shifted.bytes);
+    if (shifted.reshaped)
       bytes = builder_.add(ctx_.ops.get("reshape"), {bytes}, {{"shape", graph_.type(node.inputs[0]).shape}});
     if (changes_type) {
       const ValueId wide = builder_.add(cast, {bytes}, {{"to", DType::kI32}});
@@ -188,14 +233,14 @@ class Mover {
     if (border >= 0)
       bytes = builder_.add(pad, {bytes, border}, {{"low", low}, {"high", high}, {"mode", std::string("constant")}});
     const ValueId wide = builder_.add(cast, {bytes}, {{"to", DType::kI32}});
-    const ValueId matrix = fills_up ? constant(stored, "weights", node) : inputs[1];
-    const ValueId product = builder_.add(*node.op, {wide, matrix}, attrs);
-    if (zero == -more) return {product};
-    ValueId excess = shifted->zero < 0 ? number(more, node) : rewriter_.mapped(shifted->zero);
-    if (shifted->zero >= 0 && more != 0) excess = builder_.add(add, {excess, number(more, node)}, {});
-    const ValueId sums = constant(sums_of_weights(graph_, node, *weights), "sums", node);
+    if (fills_up || !matrix) matrix = constant(stored, "weights", node);
+    const ValueId product = builder_.add(*node.op, {wide, *matrix}, attrs);
+    if (zero == -more) return product;
+    ValueId excess = shifted.zero < 0 ? number(more, node) : rewriter_.mapped(shifted.zero);
+    if (shifted.zero >= 0 && more != 0) excess = builder_.add(add, {excess, number(more, node)}, {});
+    const ValueId sums = constant(sums_of_weights(graph_, node, weights), "sums", node);
     const ValueId share = builder_.add(ctx_.ops.get("mul"), {excess, sums}, {});
-    return {builder_.add(ctx_.ops.get("sub"), {product, share}, {})};
+    return builder_.add(ctx_.ops.get("sub"), {product, share}, {});
   }
 
   // What stands for zero, in the type of the bytes that are multiplied; -1 with a reason where it is none of them.

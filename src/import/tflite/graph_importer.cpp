@@ -216,6 +216,11 @@ class TfliteImporter {
     for (size_t i = 0; i < state_.tensors.size(); ++i) {
       const TfliteTensor& tensor = state_.tensors[i];
       if (!tensor.is_variable || state_.values[i]) continue;
+      constexpr int64_t kMost = int64_t{1} << 28;
+      if (*checked_num_elements(tensor.dims) > kMost)
+        throw UserError({"TSR-1103",
+                         fmt::format("the variable '{}' has the shape [{}]", tensor.name, fmt::join(tensor.dims, ",")),
+                         "", fmt::format("at most {} elements", kMost), "convert the model again"});
       state_.values[i] = graph_.add_input(graph_.unique_name(tensor.name), {tensor.dtype, make_shape(tensor.dims), {}});
       states_.push_back(static_cast<int32_t>(i));
     }

@@ -83,13 +83,13 @@ float OperatorContext::scale(const TfliteTensor& tensor) const {
 int64_t OperatorContext::zero_point(const TfliteTensor& tensor) const {
   const std::vector<int64_t>& zeros = tensor.quantization.zero_points;
   if (zeros.size() != 1) malformed(fmt::format("tensor '{}' has {} zero points", tensor.name, zeros.size()), "one");
-  const int bits = dtype_bits(tensor.dtype);
-  const int64_t low = is_signed_int(tensor.dtype) ? -(int64_t{1} << (bits - 1)) : 0;
-  const int64_t high = low + (int64_t{1} << bits) - 1;
-  if (bits > 16 || zeros[0] < low || zeros[0] > high)
+  const int bits = is_int(tensor.dtype) ? dtype_bits(tensor.dtype) : 64;
+  const int64_t low = bits > 16 || !is_signed_int(tensor.dtype) ? 0 : -(int64_t{1} << (bits - 1));
+  const int64_t high = bits > 16 ? -1 : low + (int64_t{1} << bits) - 1;
+  if (zeros[0] < low || zeros[0] > high)
     malformed(
         fmt::format("tensor '{}' of type {} has the zero point {}", tensor.name, dtype_name(tensor.dtype), zeros[0]),
-        "a number of its type");
+        "a number of its type, of 16 bits or less");
   return zeros[0];
 }
 

@@ -35,6 +35,8 @@ const TfliteOperator* find_operator(tflite::BuiltinOperator code) {
   return it != all.end() && it->code == code ? &*it : nullptr;
 }
 
-CustomHandler find_custom_operator(std::string_view) { return nullptr; }
+CustomHandler find_custom_operator(std::string_view name) {
+  return name == "TFLite_Detection_PostProcess" ? detection_operator() : nullptr;
+}
 
 }  // namespace tessera::inline tflite_import

@@ -22,6 +22,7 @@ std::span<const TfliteOperator> resizing_operators();
 std::span<const TfliteOperator> shape_operators();
 std::span<const TfliteOperator> slicing_operators();
 std::span<const TfliteOperator> unary_operators();
+CustomHandler detection_operator();
 
 // ---- activations ----
 // Of a result in floats or integers that are not quantised.

@@ -56,6 +56,9 @@ void import_average_pool(OperatorContext& c) {
   attrs.set("kind", std::string("sum"));
   const ValueId sum = c.op("reduce_window", {c.cast(image, DType::kI32)}, attrs);
   const Ints in = c.dims(image), out = c.dims(sum);
+  constexpr int64_t kMost = 1 << 24;
+  if (out[2] > kMost || out[3] > kMost || out[2] * out[3] > kMost)
+    c.unsupported(fmt::format("an image of more than {} places", kMost));
   Tensor counts = covered(window, {in[2], in[3]}, {out[2], out[3]});
   Tensor halves(DType::kI32, counts.dims());
   for (int64_t i = 0; i < counts.num_elements(); ++i) halves.set_int(i, counts.get_int(i) / 2);

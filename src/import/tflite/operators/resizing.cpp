@@ -32,6 +32,9 @@ Resized resized(OperatorContext& c) {
       !checked_num_elements({dims[0], r.out[0], r.out[1], dims[3]}))
     c.malformed(fmt::format("a size of {} numbers for {}", r.out.size(), c.type(r.x).to_string()),
                 "a height and a width of at least 1");
+  // Each place has entries in lists that are made here.
+  constexpr int64_t kMost = 1 << 20;
+  if (r.out[0] > kMost || r.out[1] > kMost) c.unsupported(fmt::format("a size of more than {}", kMost));
   r.align_corners = c.options<Options>().align_corners();
   r.half_pixels = c.options<Options>().half_pixel_centers();
   return r;

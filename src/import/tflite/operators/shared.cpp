@@ -27,11 +27,11 @@ ValueId activated(OperatorContext& c, ValueId x, int8_t activation) {
 }
 
 StoredRange stored_range(OperatorContext& c, const TfliteTensor& result, int8_t activation) {
-  const int bits = dtype_bits(result.dtype);
   StoredRange range;
+  range.zero = c.zero_point(result);
+  const int bits = dtype_bits(result.dtype);
   range.low = is_signed_int(result.dtype) ? -(int64_t{1} << (bits - 1)) : 0;
   range.high = range.low + (int64_t{1} << bits) - 1;
-  range.zero = c.zero_point(result);
   const float scale = c.scale(result);
   const auto stored = [&](float value) {
     return range.zero + static_cast<int64_t>(std::clamp(std::round(value / scale), -1e6F, 1e6F));

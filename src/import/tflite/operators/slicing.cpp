@@ -50,6 +50,8 @@ void import_pad(OperatorContext& c) {
     if (low[d] > most || high[d] > most)
       c.malformed(fmt::format("pads of {} and {} on {} elements", low[d], high[d], dims[d]),
                   fmt::format("at most {}", most));
+    constexpr int64_t kMost = 1 << 24;
+    if (dims[d] > kMost) c.unsupported(fmt::format("a mirrored dimension of more than {}", kMost));
     Ints list;
     const int64_t once = symmetric ? 1 : 0;
     for (int64_t i = -low[d]; i < dims[d] + high[d]; ++i)

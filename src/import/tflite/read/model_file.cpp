@@ -168,8 +168,11 @@ TfliteTensor TfliteModel::tensor(const tflite::SubGraph& graph, int32_t index) c
   if (const tflite::QuantizationParameters* quantization = proto.quantization()) {
     TfliteQuantization& to = result.quantization;
     if (quantization->scale()) to.scales.assign(quantization->scale()->begin(), quantization->scale()->end());
-    if (quantization->zero_point())
-      to.zero_points.assign(quantization->zero_point()->begin(), quantization->zero_point()->end());
+    if (const auto* zeros = quantization->zero_point()) {
+      // The verifier lets numbers of 8 bytes stand at any multiple of 4.
+      to.zero_points.resize(zeros->size());
+      if (zeros->size() > 0) std::memcpy(to.zero_points.data(), zeros->Data(), zeros->size() * sizeof(int64_t));
+    }
     to.axis = quantization->quantized_dimension();
     to.is_blockwise = quantization->details_type() == tflite::QuantizationDetails::BlockwiseQuantization ||
                       quantization->details_type() == tflite::QuantizationDetails::MultiAxisQuantization;
