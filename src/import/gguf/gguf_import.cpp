@@ -3,6 +3,8 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <nlohmann/json.hpp>
+#include <type_traits>
 
 #include "import/gguf/transformer.h"
 
@@ -11,7 +13,26 @@ namespace {
 
 constexpr int64_t kUsualLength = 512, kUsualContext = 4096;
 
+nlohmann::json json_of(const GgufValue& value) {
+  return std::visit(
+      [](const auto& v) -> nlohmann::json {
+        if constexpr (std::is_same_v<std::decay_t<decltype(v)>, GgufArray>) {
+          if (v.kind == ValueKind::kString) return strings_of(v);
+          return numbers_of(v);
+        } else {
+          return v;
+        }
+      },
+      value);
+}
+
 }  // namespace
+
+std::string metadata_json(const GgufFile& file) {
+  nlohmann::json json = nlohmann::json::object();
+  for (const auto& [key, value] : file.metadata()) json[key] = json_of(value);
+  return json.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
+}
 
 GgufModel::GgufModel(std::string_view bytes, const std::string& place, std::shared_ptr<const void> owner)
     : file(bytes, place), sizes(hyperparameters_of(file)), weights(file, std::move(owner)) {}

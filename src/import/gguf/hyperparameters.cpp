@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include <algorithm>
 #include <cmath>
 #include <string>
 #include <vector>
@@ -10,7 +11,8 @@
 namespace tessera::inline gguf {
 namespace {
 
-constexpr int64_t kMost = 1 << 20;  // layers, heads, features
+constexpr int64_t kMost = 1 << 20;      // layers, heads, features
+constexpr int64_t kMostDepth = 1 << 12;  // features of a head: tables of positions have as many columns
 
 class Metadata {
  public:
@@ -93,6 +95,9 @@ Hyperparameters hyperparameters_of(const GgufFile& file) {
     metadata.fail(fmt::format("{} features for {} heads", h.features, h.heads), "a multiple");
   h.depth = depth.value_or(h.features / h.heads);
   h.value_depth = metadata.find_size("attention.value_length").value_or(h.depth);
+  if (h.depth > kMostDepth || h.value_depth > kMostDepth)
+    metadata.fail(fmt::format("{} features of a head", std::max(h.depth, h.value_depth)),
+                  fmt::format("1 to {}", kMostDepth));
   h.turned = h.architecture->rotary == Rotary::kNone ? 0 : metadata.find_size("rope.dimension_count").value_or(h.depth);
   if (h.turned > h.depth || h.turned % 2 != 0)
     metadata.fail(fmt::format("rotary positions turn {} of {} features", h.turned, h.depth),
@@ -113,6 +118,10 @@ Hyperparameters hyperparameters_of(const GgufFile& file) {
     metadata.fail("the tensor 'token_embd.weight' is missing or has other sizes",
                   fmt::format("[tokens, {}]", h.features));
   h.vocabulary = embeddings->dims[0];
+  if (const std::string last = fmt::format("blk.{}.attn_norm.weight", h.layers - 1); !file.find_tensor(last))
+    metadata.fail(fmt::format("there are {} layers, but no tensor '{}'", h.layers, last), "the tensors of all layers");
+  if (file.find_tensor("rope_factors_long.weight"))
+    metadata.fail("positions are scaled by 'rope_factors_long.weight', which is not read", "none of them");
   return h;
 }
 

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cmath>
 #include <utility>
 
@@ -48,15 +49,13 @@ class Transformer : public Emitter {
       values_.push_back(graph.add_input(fmt::format("values.{}", n),
                                         {DType::kF32, {lengths_.past, h_.key_heads * h_.value_depth}, {}}));
     }
-    at("positions");
-    prepare_positions();
     at("token_embd");
     const Tensor embeddings = weights_.get("token_embd.weight", {h_.vocabulary, h_.features});
     ValueId x = op("gather", {constant_value(embeddings), tokens}, {{"axis", int64_t{0}}});
     if (architecture_.scaled_embeddings) x = mul(x, scalar(DType::kF32, std::sqrt(static_cast<float>(h_.features))));
     if (architecture_.learned_positions) {
       at("position_embd");
-      x = add(x, rows_of_table(weights_.get("position_embd.weight", {h_.context, h_.features})));
+      x = add(x, rows_of_table(learned_positions()));
     }
     std::vector<ValueId> kept;
     for (int64_t n = 0; n < h_.layers; ++n) x = layer(n, x, kept);
@@ -100,21 +99,32 @@ class Transformer : public Emitter {
     return slice(constant_value(table), {lengths_.past, 0}, {lengths_.length, table.dims()[1]}, {1, 1});
   }
 
+  // A row for each place that a run may ask for: of those behind the model's positions nobody makes use.
+  Tensor learned_positions() {
+    const Tensor known = weights_.get("position_embd.weight", {h_.context, h_.features});
+    Tensor table(DType::kF32, {lengths_.longest, h_.features});
+    const int64_t rows = std::min(h_.context, lengths_.longest);
+    std::copy_n(known.as<float>().begin(), rows * h_.features, table.as_mutable<float>().begin());
+    return table;
+  }
+
   void prepare_positions() {
+    at("positions");
     const Shape scores = {lengths_.length, total_};
     const ValueId column = iota(scores, 1);
     const ValueId row = add(iota(scores, 0), integer(lengths_.past));
     const ValueId before = op("le", {column, row});
     everywhere_ = {.mask = before};
-    turn_by(h_.rotary_base, everywhere_);
+    turn_by(h_.rotary_base, h_.rotary_scale, everywhere_);
     if (!h_.window) return;
     windowed_.mask = op("logical_and", {before, op("lt", {sub(row, column), integer(*h_.window)})});
-    turn_by(architecture_.window_rotary_base > 0 ? architecture_.window_rotary_base : h_.rotary_base, windowed_);
+    if (architecture_.window_rotary_base > 0) turn_by(architecture_.window_rotary_base, 1, windowed_);
+    else turn_by(h_.rotary_base, h_.rotary_scale, windowed_);
   }
 
   // Tables for all positions there may be, of which a run takes its rows: cosines of large angles would lose digits in
   // f32.
-  void turn_by(double base, Positions& positions) {
+  void turn_by(double base, double scale, Positions& positions) {
     if (h_.turned == 0) return;
     const int64_t half = h_.turned / 2;
     std::vector<double> frequencies;
@@ -122,7 +132,7 @@ class Transformer : public Emitter {
     if (weights_.has("rope_freqs.weight")) factors = weights_.get("rope_freqs.weight", {half});
     for (int64_t i = 0; i < half; ++i) {
       const double frequency = std::pow(base, -2.0 * static_cast<double>(i) / static_cast<double>(h_.turned));
-      frequencies.push_back(frequency / h_.rotary_scale / (factors ? factors->get_double(i) : 1));
+      frequencies.push_back(frequency / scale / (factors ? factors->get_double(i) : 1));
     }
     Tensor cosines(DType::kF32, {lengths_.longest, h_.turned}), sines(DType::kF32, {lengths_.longest, h_.turned});
     const auto to_cosines = cosines.as_mutable<float>(), to_sines = sines.as_mutable<float>();
@@ -197,7 +207,6 @@ class Transformer : public Emitter {
 
   ValueId attention(int64_t n, ValueId x, std::vector<ValueId>& kept) {
     const std::string block = fmt::format("blk.{}.", n);
-    const Positions& positions = has_window(n) ? windowed_ : everywhere_;
     const int64_t of_queries = h_.heads * h_.depth, of_keys = h_.key_heads * h_.depth,
                   of_values = h_.key_heads * h_.value_depth;
     const bool together = weights_.has(block + "attn_qkv.weight");
@@ -210,6 +219,9 @@ class Transformer : public Emitter {
     };
     ValueId q = part("attn_q", 0, of_queries, h_.heads), k = part("attn_k", of_queries, of_keys, h_.key_heads),
             v = part("attn_v", of_queries + of_keys, of_values, 0);
+    // Now that the weights have shown that these are the model's sizes.
+    if (everywhere_.mask < 0) prepare_positions();
+    const Positions& positions = has_window(n) ? windowed_ : everywhere_;
     at(block + "attn");
     q = reshape(q, {lengths_.length, h_.heads, h_.depth});
     k = reshape(k, {lengths_.length, h_.key_heads, h_.depth});
