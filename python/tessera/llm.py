@@ -68,7 +68,7 @@ class LanguageModel:
         self.model = model
         self.metadata = metadata
         symbols = model.symbols
-        self.chunk: int = symbols["length"][1]
+        self.chunk: int = symbols.get("length", (1, 1))[1]
         """The most tokens that one run takes; longer prompts come in pieces."""
         self.context: int = min(symbols["past"][1] + 1, int(metadata[f"{metadata['general.architecture']}.context_length"]))
         """The most tokens of a prompt and its answer."""
@@ -182,7 +182,7 @@ def load(
     path = os.fspath(path)
     metadata = json.loads(_native.language_model_metadata(path))
     declared = metadata.get(f"{metadata.get('general.architecture')}.context_length")
-    context = min(context, int(declared)) if isinstance(declared, int) else context
+    context = min(context, declared) if isinstance(declared, int) and declared > 0 else context
     chunk = min(chunk, context)
     options: dict[str, Any] = {
         "threads": threads, "precision": precision,
