@@ -13,7 +13,7 @@ enum class Activation : uint8_t { kSilu, kGeluTanh };
 // Which two features of a head are turned together: neighbours, or one of the first half with one of the second.
 enum class Rotary : uint8_t { kNone, kNeighbours, kHalves };
 
-struct Architecture {
+struct LanguageArchitecture {
   std::string_view name;  // general.architecture
   Norm norm = Norm::kRms;
   Activation activation = Activation::kSilu;
@@ -26,7 +26,7 @@ struct Architecture {
   double window_rotary_base = 0;   // of the layers with a window; 0: as the others
 };
 
-std::span<const Architecture> architectures();
-const Architecture* find_architecture(std::string_view name);
+std::span<const LanguageArchitecture> architectures();
+const LanguageArchitecture* find_architecture(std::string_view name);
 
 }  // namespace tessera::inline gguf

@@ -17,21 +17,21 @@ constexpr size_t kMaxDims = 4;
 constexpr size_t kLongestName = 256;  // in a message
 constexpr int64_t kMaxElements = int64_t{1} << 40;
 
-size_t bytes_of(ValueKind kind) {
+size_t bytes_of(GgufKind kind) {
   switch (kind) {
-    case ValueKind::kU8:
-    case ValueKind::kI8:
-    case ValueKind::kBool: return 1;
-    case ValueKind::kU16:
-    case ValueKind::kI16: return 2;
-    case ValueKind::kU32:
-    case ValueKind::kI32:
-    case ValueKind::kF32: return 4;
-    case ValueKind::kU64:
-    case ValueKind::kI64:
-    case ValueKind::kF64: return 8;
-    case ValueKind::kString:
-    case ValueKind::kArray: return 0;
+    case GgufKind::kU8:
+    case GgufKind::kI8:
+    case GgufKind::kBool: return 1;
+    case GgufKind::kU16:
+    case GgufKind::kI16: return 2;
+    case GgufKind::kU32:
+    case GgufKind::kI32:
+    case GgufKind::kF32: return 4;
+    case GgufKind::kU64:
+    case GgufKind::kI64:
+    case GgufKind::kF64: return 8;
+    case GgufKind::kString:
+    case GgufKind::kArray: return 0;
   }
   return 0;
 }
@@ -44,21 +44,21 @@ T read_as(const char* bytes) {
 }
 
 // A number at `bytes`, which has bytes_of(kind) of them.
-GgufValue number_at(ValueKind kind, const char* bytes) {
+GgufValue number_at(GgufKind kind, const char* bytes) {
   switch (kind) {
-    case ValueKind::kU8: return int64_t{read_as<uint8_t>(bytes)};
-    case ValueKind::kI8: return int64_t{read_as<int8_t>(bytes)};
-    case ValueKind::kU16: return int64_t{read_as<uint16_t>(bytes)};
-    case ValueKind::kI16: return int64_t{read_as<int16_t>(bytes)};
-    case ValueKind::kU32: return int64_t{read_as<uint32_t>(bytes)};
-    case ValueKind::kI32: return int64_t{read_as<int32_t>(bytes)};
-    case ValueKind::kU64: return static_cast<int64_t>(read_as<uint64_t>(bytes));
-    case ValueKind::kI64: return read_as<int64_t>(bytes);
-    case ValueKind::kF32: return static_cast<double>(read_as<float>(bytes));
-    case ValueKind::kF64: return read_as<double>(bytes);
-    case ValueKind::kBool: return read_as<uint8_t>(bytes) != 0;
-    case ValueKind::kString:
-    case ValueKind::kArray: break;
+    case GgufKind::kU8: return int64_t{read_as<uint8_t>(bytes)};
+    case GgufKind::kI8: return int64_t{read_as<int8_t>(bytes)};
+    case GgufKind::kU16: return int64_t{read_as<uint16_t>(bytes)};
+    case GgufKind::kI16: return int64_t{read_as<int16_t>(bytes)};
+    case GgufKind::kU32: return int64_t{read_as<uint32_t>(bytes)};
+    case GgufKind::kI32: return int64_t{read_as<int32_t>(bytes)};
+    case GgufKind::kU64: return static_cast<int64_t>(read_as<uint64_t>(bytes));
+    case GgufKind::kI64: return read_as<int64_t>(bytes);
+    case GgufKind::kF32: return static_cast<double>(read_as<float>(bytes));
+    case GgufKind::kF64: return read_as<double>(bytes);
+    case GgufKind::kBool: return read_as<uint8_t>(bytes) != 0;
+    case GgufKind::kString:
+    case GgufKind::kArray: break;
   }
   check(false, "a kind that is no number");
   return false;
@@ -98,16 +98,16 @@ class Reader {
     return take(length, what);
   }
 
-  ValueKind kind() {
+  GgufKind kind() {
     const auto kind = number<uint32_t>("a value's type");
-    if (kind > static_cast<uint32_t>(ValueKind::kF64)) fail(fmt::format("a value has the type {}", kind), "0 to 12");
-    return static_cast<ValueKind>(kind);
+    if (kind > static_cast<uint32_t>(GgufKind::kF64)) fail(fmt::format("a value has the type {}", kind), "0 to 12");
+    return static_cast<GgufKind>(kind);
   }
 
   GgufValue value() {
-    const ValueKind kind = this->kind();
-    if (kind == ValueKind::kString) return string("a string");
-    if (kind == ValueKind::kArray) return array();
+    const GgufKind kind = this->kind();
+    if (kind == GgufKind::kString) return string("a string");
+    if (kind == GgufKind::kArray) return array();
     return number_at(kind, take(bytes_of(kind), "a value").data());
   }
 
@@ -123,7 +123,7 @@ class Reader {
   GgufArray array() {
     GgufArray array;
     array.kind = kind();
-    if (array.kind == ValueKind::kArray) fail("an array holds arrays", "arrays of numbers or strings");
+    if (array.kind == GgufKind::kArray) fail("an array holds arrays", "arrays of numbers or strings");
     const size_t size = bytes_of(array.kind);
     array.count = count(size > 0 ? size : sizeof(uint64_t), "an array's length");
     const size_t begin = at_;
@@ -250,7 +250,7 @@ const GgufValue* GgufFile::find(std::string_view key) const {
 
 std::vector<std::string_view> strings_of(const GgufArray& array) {
   std::vector<std::string_view> strings;
-  if (array.kind != ValueKind::kString) return strings;
+  if (array.kind != GgufKind::kString) return strings;
   std::string_view rest = array.bytes;
   for (uint64_t i = 0; i < array.count; ++i) {
     const auto length = static_cast<size_t>(read_as<uint64_t>(rest.data()));

@@ -17,11 +17,11 @@
 
 namespace tessera::inline gguf {
 
-enum class ValueKind : uint8_t { kU8, kI8, kU16, kI16, kU32, kI32, kF32, kBool, kString, kArray, kU64, kI64, kF64 };
+enum class GgufKind : uint8_t { kU8, kI8, kU16, kI16, kU32, kI32, kF32, kBool, kString, kArray, kU64, kI64, kF64 };
 
 // An array of numbers or strings, as it lies in the file.
 struct GgufArray {
-  ValueKind kind = ValueKind::kU8;
+  GgufKind kind = GgufKind::kU8;
   uint64_t count = 0;
   std::string_view bytes;  // of all elements; strings with their lengths
 };

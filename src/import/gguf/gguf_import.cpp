@@ -17,7 +17,7 @@ nlohmann::json json_of(const GgufValue& value) {
   return std::visit(
       [](const auto& v) -> nlohmann::json {
         if constexpr (std::is_same_v<std::decay_t<decltype(v)>, GgufArray>) {
-          if (v.kind == ValueKind::kString) return strings_of(v);
+          if (v.kind == GgufKind::kString) return strings_of(v);
           return numbers_of(v);
         } else {
           return v;

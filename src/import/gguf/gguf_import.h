@@ -39,7 +39,8 @@ struct GgufModel {
 // tensors that do not fit.
 Graph gguf_graph(GgufModel& model, const ImportOptions& options, const OpTable& ops, Evaluator& evaluator);
 
-// The file's metadata, tokenizer included, as one JSON object; what is no UTF-8 in a text is replaced. UserError TSR-1070.
+// The file's metadata, tokenizer included, as one JSON object; what is no UTF-8 in a text is replaced. UserError
+// TSR-1070.
 std::string metadata_json(const GgufFile& file);
 
 }  // namespace tessera::inline gguf

@@ -11,7 +11,7 @@
 namespace tessera::inline gguf {
 namespace {
 
-constexpr int64_t kMost = 1 << 20;      // layers, heads, features
+constexpr int64_t kMost = 1 << 20;       // layers, heads, features
 constexpr int64_t kMostDepth = 1 << 12;  // features of a head: tables of positions have as many columns
 
 class Metadata {
@@ -62,12 +62,12 @@ class Metadata {
   std::string prefix_;
 };
 
-const Architecture& architecture_of(const GgufFile& file) {
+const LanguageArchitecture& architecture_of(const GgufFile& file) {
   const GgufValue* value = file.find("general.architecture");
   const auto* name = value ? std::get_if<std::string_view>(value) : nullptr;
-  if (const Architecture* known = name ? find_architecture(*name) : nullptr) return *known;
+  if (const LanguageArchitecture* known = name ? find_architecture(*name) : nullptr) return *known;
   std::vector<std::string_view> known;
-  for (const Architecture& architecture : architectures()) known.push_back(architecture.name);
+  for (const LanguageArchitecture& architecture : architectures()) known.push_back(architecture.name);
   throw UserError({.id = "TSR-1072",
                    .message = name ? fmt::format("{} has the architecture '{}', which is not read", file.place(),
                                                  name->substr(0, 64))

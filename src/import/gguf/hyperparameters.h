@@ -10,7 +10,7 @@
 namespace tessera::inline gguf {
 
 struct Hyperparameters {
-  const Architecture* architecture = nullptr;
+  const LanguageArchitecture* architecture = nullptr;
   int64_t layers = 0, features = 0, vocabulary = 0, context = 0;
   int64_t heads = 0, key_heads = 0, depth = 0, value_depth = 0;  // of attention
   int64_t turned = 0;                                            // features of a head that rotary positions turn

@@ -276,7 +276,7 @@ class Transformer : public Emitter {
 
   EmitState& state_;
   const Hyperparameters& h_;
-  const Architecture& architecture_;
+  const LanguageArchitecture& architecture_;
   Weights& weights_;
   const Lengths& lengths_;
   Expr total_;
