@@ -21,6 +21,7 @@
 #include "packed.h"
 #include "schedule.h"
 #include "tessera/graph.h"
+#include "tessera/language_model.h"
 #include "value.h"
 
 namespace nb = nanobind;
@@ -375,6 +376,13 @@ NB_MODULE(_native, m) {
         "input, and of each output.");
   m.def("interpret", &interpret, "model"_a, "folder"_a, "name"_a, "dims"_a, "shapes"_a,
         "The interpreter for a path or the bytes of a model.");
+  m.def(
+      "language_model_metadata",
+      [](const std::string& path) {
+        const nb::gil_scoped_release release;
+        return tessera::language_model_metadata(path);
+      },
+      "path"_a, "The metadata of a GGUF file as JSON.");
   m.def("load", &load, "path"_a, "threads"_a, "Loads a module file.");
   add_graph(m);
   add_schedule(m);

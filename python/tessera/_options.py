@@ -42,8 +42,8 @@ def _bounds(argument: str, value: Any) -> tuple[int, int, int]:
     if len(parts) not in (2, 3):
         raise _wrong(argument, value, "a number, the least and the greatest, or these and a step")
     low, high, step = (number(argument, part, 64) for part in (*parts, 1)[:3])
-    if isinstance(value, (tuple, list)) and not 1 <= low <= high or step < 1:
-        raise _wrong(argument, value, "1 <= least <= greatest, and 1 <= step")
+    if isinstance(value, (tuple, list)) and not 0 <= low <= high or step < 1:
+        raise _wrong(argument, value, "0 <= least <= greatest, and 1 <= step")
     return low, high, step
 
 

@@ -1,5 +1,6 @@
 #include "driver/formats.h"
 
+#include <algorithm>
 #include <array>
 #include <filesystem>
 #include <fstream>
@@ -9,6 +10,7 @@
 #include "driver/engine/input_sizes.h"
 #include "driver/graph_reader.h"
 #include "driver/model_file.h"
+#include "import/gguf/gguf_import.h"
 #include "import/onnx_json/onnx_json.h"
 #include "import/tflite/tflite_import.h"
 #include "interp/graph_interp.h"
@@ -83,9 +85,43 @@ ModelReader open_tflite_model(const ModelSource& source) {
   return reader;
 }
 
+// Ranges for the dimensions of a language model that neither --dim nor --shape fixes.
+CompileOptions with_usual_lengths(const GgufModel& model, const CompileOptions& options) {
+  CompileOptions result = options;
+  for (const char* name : {kLength, kPast, kKept}) {
+    const bool shaped = std::any_of(options.shapes.begin(), options.shapes.end(), [&](const auto& shape) {
+      const std::string& input = shape.first;
+      return name == (input == "tokens" ? kLength : input == "rows" ? kKept : kPast);
+    });
+    const DimRange usual = model.declared(name);
+    if (!shaped && !options.dims.contains(name)) result.dims[name] = {usual.lo, usual.hi};
+  }
+  return result;
+}
+
+ModelReader open_gguf(const ModelSource& source) {
+  const auto model = [&] {
+    if (!source.path) return std::make_shared<GgufModel>(source.memory.bytes, source.place(), nullptr);
+    const auto file = MappedFile::open(*source.path, "model", "TSR-1001");
+    return std::make_shared<GgufModel>(file->text(), source.place(), file);
+  }();
+  ModelReader reader;
+  reader.read = [model](const ImportOptions& options) -> ReadOutcome {
+    GraphInterpreter evaluator;
+    ImportedModel read;
+    read.graph = bind_options(gguf_graph(*model, options, standard_ops(), evaluator), options);
+    return read;
+  };
+  reader.with_declared_sizes = [model](const CompileOptions& options) { return with_usual_lengths(*model, options); };
+  reader.reads_symbols = true;
+  reader.reads_open = false;
+  return reader;
+}
+
 constexpr std::array kFormats = {
     ModelFormat{"graph text", looks_like_graph, open_graph_text},
     ModelFormat{"TFLite model", looks_like_tflite, open_tflite_model},
+    ModelFormat{"GGUF", looks_like_gguf, open_gguf},
     ModelFormat{"ONNX model in JSON", looks_like_onnx_json, open_onnx_json, true},
     ModelFormat{"ONNX model", [](std::string_view) { return true; }, open_onnx_model, true},
 };

@@ -192,7 +192,7 @@ except KeyboardInterrupt:
     def test_arguments_of_the_wrong_kind(self):
         model = affine_model(("n", 3))
         for arguments, text in (({"dims": {"n": "x"}}, "dims['n'] is 'x'"), ({"dims": {"n": (1, 2, 3, 4)}}, "(1, 2, 3, 4)"),
-                                ({"dims": {"n": (5, 2)}}, "1 <= least <= greatest"), ({"dims": {"n": (1, 2, 0)}}, "1 <= step"),
+                                ({"dims": {"n": (5, 2)}}, "0 <= least <= greatest"), ({"dims": {"n": (1, 2, 0)}}, "1 <= step"),
                                 ({"dims": {"n": 2**70}}, "64 bits"), ({"dims": {3: 2}}, "a name in dims is 3"),
                                 ({"dims": 3}, "a mapping"), ({"shapes": {"x": 5}}, "shapes['x'] is 5"),
                                 ({"shapes": {"x": (2, "a")}}, "'a'"), ({"shapes": "x"}, "a mapping"),

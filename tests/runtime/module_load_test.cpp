@@ -67,6 +67,19 @@ TEST_F(ModuleLoad, TwoModulesAtOnceAndAgainAfterFreeing) {
   }
 }
 
+// The second of two loads of one file is gone; the file that is opened next has its number.
+TEST_F(ModuleLoad, AnotherFileAfterOneOfTwoLoadsIsFreed) {
+  ModuleSpec other;
+  other.source = std::string(other.source).replace(other.source.find("* s->w"), 6, "- s->w");
+  write("a.so", ModuleSpec().build());
+  write("b.so", other.build());
+  const ModulePtr a = load_path("a.so");
+  load_path("a.so").reset();
+  const ModulePtr b = load_path("b.so");
+  EXPECT_NE(scale_by_module(b), kScaled);
+  EXPECT_EQ(scale_by_module(a), kScaled);
+}
+
 TEST_F(ModuleLoad, ReplacedFileIsLoadedAfreshWhileTheOldOneIsInUse) {
   write("m.so", ModuleSpec().build());
   const ModulePtr old = load_path("m.so");

@@ -12,9 +12,12 @@
 #include "driver/engine/output_guard.h"
 #include "driver/model_file.h"
 #include "driver/open_sizes.h"
+#include "import/gguf/gguf_import.h"
 #include "support/error.h"
+#include "support/mapped_file.h"
 #include "tessera/compiler.h"
 #include "tessera/graph.h"
+#include "tessera/language_model.h"
 
 namespace tessera {
 
@@ -131,6 +134,13 @@ ModelBorder read_border(const std::string& model_path) {
 
 ModelBorder read_border(const ModelBytes& model) {
   return translate_errors([&] { return border_of(declarations_of({std::nullopt, model}), "the model"); });
+}
+
+std::string language_model_metadata(const std::string& model_path) {
+  return translate_errors([&] {
+    const auto file = MappedFile::open(model_path, "model", "TSR-1001");
+    return metadata_json(GgufFile(file->text(), model_path));
+  });
 }
 
 struct Interpreter::State {

@@ -6,6 +6,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include <atomic>
+
 #include "runtime/core/errors.h"
 #include "runtime/cpu/cpu_features.h"
 
@@ -131,10 +133,15 @@ tessera_status CodeImage::load(const ModuleFile& file, tessera_error* error) {
   const tessera_status status = check_host(file, &suffix, error);
   if (status != TESSERA_OK) return status;
   // Loading through the open descriptor gives the very file that was checked, even if its path now leads to another
-  // one, and keeps the dynamic loader from answering with an older file that had the same path. The number stays
-  // taken as long as the code is loaded, so no two live modules share a name.
-  char path[32];
-  snprintf(path, sizeof(path), "/proc/self/fd/%d", file.fd);
+  // one, and keeps the dynamic loader from answering with an older file that had the same path. Each load has a path of
+  // its own: the loader keeps all names under which it was asked for a file as long as one of them is open, and the
+  // number of a module that is gone may be another's by then.
+  static std::atomic<uint64_t> loads{0};
+  char path[10 + 2 * 64 + 16];
+  char* end = stpcpy(path, "/proc/self");
+  for (uint64_t load = loads.fetch_add(1, std::memory_order_relaxed); load > 0; load >>= 1)
+    end = stpcpy(end, (load & 1) != 0 ? "/." : "/");
+  snprintf(end, 16, "/fd/%d", file.fd);
   handle = dlopen(path, RTLD_NOW | RTLD_LOCAL);
   if (!handle) {
     const char* reason = dlerror();

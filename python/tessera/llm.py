@@ -1,0 +1,259 @@
+"""Language models in GGUF files.
+
+    from tessera import llm
+
+    model = llm.load("SmolLM2-135M-Instruct.Q4_1.gguf")
+    for text in model.stream("The capital of France is", max_tokens=20):
+        print(text, end="", flush=True)
+    print(model.chat([{"role": "user", "content": "What is a compiler?"}]))
+
+One module serves prompts and single tokens, of any length up to `context`; keys and values of the tokens before are kept
+beside it, so that a prompt that begins as the last one did goes on where it differs. `python -m tessera.llm MODEL --prompt
+TEXT` is the same as a program. docs/language-models.md has what is read, and figures.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import sys
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, Union
+
+import numpy as np
+
+from . import _native, compile, compile_file
+from . import load as _load_module
+from ._errors import Error
+from ._model import Model
+from ._tokenizer import Tokenizer
+
+__all__ = ["Cache", "LanguageModel", "load"]
+
+Prompt = Union[str, Sequence[int]]
+
+
+class Cache:
+    """Keys and values of the tokens so far, with room for more."""
+
+    def __init__(self, widths: Sequence[int]) -> None:
+        self.tokens: list[int] = []
+        self._arrays = [np.empty((64, width), np.float32) for width in widths]
+
+    def truncate(self, count: int) -> None:
+        """Forgets all tokens but the first `count`."""
+        del self.tokens[count:]
+
+    def past(self) -> list[np.ndarray]:
+        return [array[: len(self.tokens)] for array in self._arrays]
+
+    def room(self, count: int) -> list[np.ndarray]:
+        """Where keys and values of `count` more tokens go."""
+        begin, end = len(self.tokens), len(self.tokens) + count
+        if end > len(self._arrays[0]):
+            rows = max(end, 2 * len(self._arrays[0]))
+            grown = [np.empty((rows, array.shape[1]), np.float32) for array in self._arrays]
+            for new, old in zip(grown, self._arrays):
+                new[:begin] = old[:begin]
+            self._arrays = grown
+        return [array[begin:end] for array in self._arrays]
+
+
+class LanguageModel:
+    """Made by :func:`load`. One thread at a time may generate."""
+
+    def __init__(self, model: Model, metadata: Mapping[str, Any]) -> None:
+        self.model = model
+        self.metadata = metadata
+        symbols = model.symbols
+        self.chunk: int = symbols.get("length", (1, 1))[1]
+        """The most tokens that one run takes; longer prompts come in pieces."""
+        self.context: int = min(symbols["past"][1] + 1, int(metadata[f"{metadata['general.architecture']}.context_length"]))
+        """The most tokens of a prompt and its answer."""
+        self._tokenizer: Tokenizer | None = None
+        self._widths = [int(info.shape[1]) for info in model.inputs[2:]]
+        self._vocabulary = int(model.outputs[0].shape[1])
+        self._cache = self.new_cache()
+
+    @property
+    def tokenizer(self) -> Tokenizer:
+        """Needs the package tokenizers."""
+        if self._tokenizer is None:
+            self._tokenizer = Tokenizer(self.metadata)
+        return self._tokenizer
+
+    def new_cache(self) -> Cache:
+        return Cache(self._widths)
+
+    def logits(self, tokens: Sequence[int], cache: Cache | None = None, *, every: bool = False) -> np.ndarray:
+        """The scores of what may follow the last token, f32[1, vocabulary], or each of them. `cache` has the tokens before and
+        then these as well; None: there are none before."""
+        cache = self.new_cache() if cache is None else cache
+        array = np.asarray(tokens, np.int64)
+        if array.ndim != 1 or len(array) == 0 or array.min() < 0 or array.max() >= self._vocabulary:
+            raise Error("these are no tokens of the model", id="TSR-4038", legal=f"one or more numbers, 0 to {self._vocabulary - 1}")
+        if len(cache.tokens) + len(array) > self.context:
+            raise Error(
+                f"{len(cache.tokens) + len(array)} tokens", id="TSR-4038", legal=f"at most {self.context}",
+                hint="load the model with a larger context, or give less",
+            )
+        results = []
+        for begin in range(0, len(array), self.chunk):
+            part = array[begin : begin + self.chunk]
+            rows = np.arange(len(part)) if every else np.array([len(part) - 1])
+            room = cache.room(len(part))
+            scores = self.model.run([part, rows, *cache.past()], [None, *room])[0]
+            cache.tokens += part.tolist()
+            if every or begin + self.chunk >= len(array):
+                results.append(scores)
+        return np.concatenate(results) if len(results) > 1 else results[0]
+
+    def tokens(
+        self, prompt: Prompt, *, max_tokens: int = 128, temperature: float = 0.0, top_k: int = 0, top_p: float = 1.0,
+        seed: int | None = None, stop_at_end: bool = True,
+    ) -> Iterator[int]:
+        """The tokens that follow a prompt, one after another.
+
+        `temperature` 0 takes the best one each time; more draws, with `seed` always the same, among the `top_k` best (0: all),
+        and of these among the fewest that together have the probability `top_p`. It ends with a token that says so, at
+        `max_tokens`, or when the context is full.
+        """
+        if not (temperature >= 0 and top_k >= 0 and 0 < top_p <= 1 and max_tokens >= 0):
+            raise Error("sampling cannot be so", id="TSR-4038", legal="temperature >= 0, top_k >= 0, 0 < top_p <= 1, max_tokens >= 0")
+        ids = self.tokenizer.encode(prompt) if isinstance(prompt, str) else list(prompt)
+        if not ids:
+            raise Error("the prompt is empty", id="TSR-4038", legal="at least one token")
+        random = np.random.default_rng(seed)
+        end = self.tokenizer.end if stop_at_end else set()
+        cache = self._cache
+        # What the last prompt and its answer begin with as well need not be computed again, but for one token.
+        same = next((i for i, (a, b) in enumerate(zip(ids, cache.tokens)) if a != b), min(len(ids), len(cache.tokens)))
+        cache.truncate(min(same, len(ids) - 1))
+        scores = self.logits(ids[len(cache.tokens) :], cache)[0]
+        for count in range(max_tokens):
+            token = _choose(scores, temperature, top_k, top_p, random)
+            if token in end:
+                return
+            yield token
+            if count + 1 == max_tokens or len(cache.tokens) >= self.context:
+                return
+            scores = self.logits([token], cache)[0]
+
+    def stream(self, prompt: Prompt, **options: Any) -> Iterator[str]:
+        """The text that follows a prompt, in pieces as they come. Options are those of :meth:`tokens`."""
+        pending: list[int] = []
+        said = ""
+        for token in self.tokens(prompt, **options):
+            pending.append(token)
+            text = self.tokenizer.decode(pending)
+            if text.endswith("\ufffd"):  # the beginning of a character
+                continue
+            yield text[len(said) :]
+            said = text
+            if text.endswith("\n"):  # words behind it do not depend on it
+                pending, said = [], ""
+        rest = self.tokenizer.decode(pending)[len(said) :]
+        if rest:
+            yield rest
+
+    def generate(self, prompt: Prompt, **options: Any) -> str:
+        """The text that follows a prompt. Options are those of :meth:`tokens`."""
+        return "".join(self.stream(prompt, **options))
+
+    def chat(self, messages: Sequence[Mapping[str, str]], **options: Any) -> str:
+        """The answer to a conversation: messages with a "role" (system, user, assistant) and a "content"."""
+        return "".join(self.stream_chat(messages, **options))
+
+    def stream_chat(self, messages: Sequence[Mapping[str, str]], **options: Any) -> Iterator[str]:
+        return self.stream(self.tokenizer.encode(self.tokenizer.chat(messages), begin=False), **options)
+
+
+def load(
+    path: str | os.PathLike[str], *, module: str | os.PathLike[str] | None = None, context: int = 2048, chunk: int = 512,
+    threads: int | None = None, precision: str = "f32",
+) -> LanguageModel:
+    """A language model out of a GGUF file.
+
+    `module` is where the compiled model is, or goes to when it is not there yet; None keeps it in memory. `context` is the
+    most tokens of a prompt and its answer, `chunk` the most that one run takes; both are cut to what the model has.
+    """
+    path = os.fspath(path)
+    metadata = json.loads(_native.language_model_metadata(path))
+    declared = metadata.get(f"{metadata.get('general.architecture')}.context_length")
+    context = min(context, declared) if isinstance(declared, int) and declared > 0 else context
+    chunk = min(chunk, context)
+    options: dict[str, Any] = {
+        "threads": threads, "precision": precision,
+        "dims": {"length": (1, chunk), "past": (0, max(context - 1, 1)), "kept": (1, chunk)},
+    }
+    if module is None:
+        return LanguageModel(compile(path, **options), metadata)
+    if not os.path.exists(module):
+        compile_file(path, module, **options)
+    return LanguageModel(_load_module(module, threads=threads), metadata)
+
+
+def _choose(scores: np.ndarray, temperature: float, top_k: int, top_p: float, random: np.random.Generator) -> int:
+    if temperature == 0:
+        return int(scores.argmax())
+    scores = scores.astype(np.float64) / temperature
+    best = np.argsort(-scores, kind="stable")
+    if top_k > 0:
+        best = best[:top_k]
+    chances = np.exp(scores[best] - scores[best[0]])
+    chances /= chances.sum()
+    if top_p < 1:
+        count = int(np.searchsorted(np.cumsum(chances), top_p)) + 1
+        best, chances = best[:count], chances[:count] / chances[:count].sum()
+    return int(best[min(int(np.searchsorted(np.cumsum(chances), random.random(), side="right")), len(best) - 1)])
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(prog="tessera generate", description="Continues a text, or answers, with a language model.")
+    parser.add_argument("model", help="a GGUF file")
+    parser.add_argument("--prompt", help="the text; - reads standard input")
+    parser.add_argument("--chat", action="store_true", help="the prompt is a question, asked in the model's chat template")
+    parser.add_argument("--max-tokens", type=int, default=128, help="the longest answer (default: 128)")
+    parser.add_argument("--temperature", type=float, default=0.0, help="0 takes the best token each time (default: 0)")
+    parser.add_argument("--top-k", type=int, default=0, help="draw among so many (default: all)")
+    parser.add_argument("--top-p", type=float, default=1.0, help="draw among the fewest with this probability (default: 1)")
+    parser.add_argument("--seed", type=int, help="of what is drawn")
+    parser.add_argument("--threads", type=int, help="default: as tessera run")
+    parser.add_argument("--context", type=int, default=2048, help="the most tokens of prompt and answer (default: 2048)")
+    parser.add_argument("--module", help="where the compiled model is, or goes to")
+    parser.add_argument("--precision", default="f32", help="f32, bf16 or f16 (default: f32)")
+    parser.add_argument("--stats", action="store_true", help="tokens per second, on standard error")
+    given = parser.parse_args(arguments)
+    try:
+        text = sys.stdin.read() if given.prompt in (None, "-") else given.prompt
+        begin = time.perf_counter()
+        model = load(given.model, module=given.module, context=given.context, threads=given.threads, precision=given.precision)
+        tokenizer = model.tokenizer
+        prompt = tokenizer.chat([{"role": "user", "content": text}]) if given.chat else text
+        ids = tokenizer.encode(prompt, begin=not given.chat)
+        loaded = time.perf_counter()
+        times = []
+        options = {"max_tokens": given.max_tokens, "temperature": given.temperature, "top_k": given.top_k, "top_p": given.top_p}
+        for piece in model.stream(ids, seed=given.seed, **options):
+            times.append(time.perf_counter())
+            print(piece, end="", flush=True)
+        print()
+        if given.stats and times:
+            rate = (len(times) - 1) / (times[-1] - times[0]) if len(times) > 1 else 0
+            print(
+                f"load {loaded - begin:.2f} s, prompt of {len(ids)} tokens {times[0] - loaded:.3f} s, then {rate:.1f} tokens/s",
+                file=sys.stderr,
+            )
+        return 0
+    except Error as error:
+        print(f"error {error}", file=sys.stderr)
+        return 1
+    except KeyboardInterrupt:
+        print()
+        return 130
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,301 @@
+#include "import/gguf/transformer.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <utility>
+
+#include "arith/simplify.h"
+#include "import/common/emitter.h"
+
+namespace tessera::inline gguf {
+namespace {
+
+using Ints = std::vector<int64_t>;
+
+// The rows of queries or keys, head by head, such that features that are turned together are half of them apart. Scores
+// are sums over the features: their order does not matter, as long as queries and keys have the same.
+Tensor halves_of_neighbours(const Tensor& weight, int64_t heads, int64_t depth, int64_t turned) {
+  const int64_t columns = weight.num_elements() / (heads * depth);
+  Tensor result(DType::kF32, weight.dims());
+  const auto from = weight.as<float>();
+  const auto to = result.as_mutable<float>();
+  for (int64_t row = 0; row < heads * depth; ++row) {
+    const int64_t head = row / depth, feature = row % depth;
+    const int64_t place = feature >= turned ? feature : feature % 2 * (turned / 2) + feature / 2;
+    std::copy_n(from.begin() + row * columns, columns, to.begin() + (head * depth + place) * columns);
+  }
+  return result;
+}
+
+class Transformer : public Emitter {
+ public:
+  Transformer(EmitState& state, const Hyperparameters& h, Weights& weights, const Lengths& lengths)
+      : Emitter(state), state_(state), h_(h), architecture_(*h.architecture), weights_(weights), lengths_(lengths) {
+    total_ = normalize_size(lengths.past + lengths.length);
+  }
+
+  const std::string& op_type() const override { return op_type_; }
+  const std::string& label() const override { return label_; }
+
+  void build() {
+    Graph& graph = state_.graph;
+    const ValueId tokens = graph.add_input("tokens", {DType::kI64, {lengths_.length}, {}});
+    const ValueId rows = graph.add_input("rows", {DType::kI64, {lengths_.kept}, {}});
+    for (int64_t n = 0; n < h_.layers; ++n) {
+      keys_.push_back(
+          graph.add_input(fmt::format("keys.{}", n), {DType::kF32, {lengths_.past, h_.key_heads * h_.depth}, {}}));
+      values_.push_back(graph.add_input(fmt::format("values.{}", n),
+                                        {DType::kF32, {lengths_.past, h_.key_heads * h_.value_depth}, {}}));
+    }
+    at("token_embd");
+    const Tensor embeddings = weights_.get("token_embd.weight", {h_.vocabulary, h_.features});
+    ValueId x = op("gather", {constant_value(embeddings), tokens}, {{"axis", int64_t{0}}});
+    if (architecture_.scaled_embeddings) x = mul(x, scalar(DType::kF32, std::sqrt(static_cast<float>(h_.features))));
+    if (architecture_.learned_positions) {
+      at("position_embd");
+      x = add(x, rows_of_table(learned_positions()));
+    }
+    std::vector<ValueId> kept;
+    for (int64_t n = 0; n < h_.layers; ++n) x = layer(n, x, kept);
+    at("output_norm");
+    x = norm("output_norm", op("gather", {x, rows}, {{"axis", int64_t{0}}}), h_.features);
+    at("output");
+    const char* matrix = weights_.has("output.weight") ? "output.weight" : "token_embd.weight";
+    ValueId logits = product(x, weights_.get(matrix, {h_.vocabulary, h_.features}));
+    if (weights_.has("output.bias")) logits = add(logits, constant_value(weights_.get("output.bias", {h_.vocabulary})));
+    output("logits", logits);
+    for (size_t i = 0; i < kept.size(); ++i)
+      output(fmt::format("new_{}.{}", i % 2 == 0 ? "keys" : "values", i / 2), kept[i]);
+  }
+
+ protected:
+  Diagnostic malformed_diagnostic(const std::string& found, const std::string& legal,
+                                  const std::string& hint) const override {
+    return {.id = "TSR-1073", .message = found, .node = label_, .legal = legal, .hint = hint};
+  }
+
+ private:
+  // What the layers share: tables of cosines and sines of the new tokens, and which tokens each sees.
+  struct Positions {
+    ValueId cosines = -1, sines = -1;  // f32[length, 1, turned]; the first half of the sines is negative
+    ValueId mask = -1;                 // bool[length, past + length]
+  };
+
+  void at(const std::string& label) {
+    label_ = label;
+    state_.builder.set_loc(label);
+  }
+
+  void output(const std::string& name, ValueId v) {
+    state_.graph.outputs.push_back(v);
+    state_.graph.rename(v, name);
+  }
+
+  bool has_window(int64_t n) const { return h_.window && (n + 1) % architecture_.window_period != 0; }
+
+  ValueId rows_of_table(const Tensor& table) {
+    return slice(constant_value(table), {lengths_.past, 0}, {lengths_.length, table.dims()[1]}, {1, 1});
+  }
+
+  // A row for each place that a run may ask for: of those behind the model's positions nobody makes use.
+  Tensor learned_positions() {
+    const Tensor known = weights_.get("position_embd.weight", {h_.context, h_.features});
+    Tensor table(DType::kF32, {lengths_.longest, h_.features});
+    const int64_t rows = std::min(h_.context, lengths_.longest);
+    std::copy_n(known.as<float>().begin(), rows * h_.features, table.as_mutable<float>().begin());
+    return table;
+  }
+
+  void prepare_positions() {
+    at("positions");
+    const Shape scores = {lengths_.length, total_};
+    const ValueId column = iota(scores, 1);
+    const ValueId row = add(iota(scores, 0), integer(lengths_.past));
+    const ValueId before = op("le", {column, row});
+    everywhere_ = {.mask = before};
+    turn_by(h_.rotary_base, h_.rotary_scale, everywhere_);
+    if (!h_.window) return;
+    windowed_.mask = op("logical_and", {before, op("lt", {sub(row, column), integer(*h_.window)})});
+    if (architecture_.window_rotary_base > 0) turn_by(architecture_.window_rotary_base, 1, windowed_);
+    else turn_by(h_.rotary_base, h_.rotary_scale, windowed_);
+  }
+
+  // Tables for all positions there may be, of which a run takes its rows: cosines of large angles would lose digits in
+  // f32.
+  void turn_by(double base, double scale, Positions& positions) {
+    if (h_.turned == 0) return;
+    const int64_t half = h_.turned / 2;
+    std::vector<double> frequencies;
+    std::optional<Tensor> factors;
+    if (weights_.has("rope_freqs.weight")) factors = weights_.get("rope_freqs.weight", {half});
+    for (int64_t i = 0; i < half; ++i) {
+      const double frequency = std::pow(base, -2.0 * static_cast<double>(i) / static_cast<double>(h_.turned));
+      frequencies.push_back(frequency / scale / (factors ? factors->get_double(i) : 1));
+    }
+    Tensor cosines(DType::kF32, {lengths_.longest, h_.turned}), sines(DType::kF32, {lengths_.longest, h_.turned});
+    const auto to_cosines = cosines.as_mutable<float>(), to_sines = sines.as_mutable<float>();
+    for (int64_t p = 0; p < lengths_.longest; ++p)
+      for (int64_t i = 0; i < h_.turned; ++i) {
+        const double angle = static_cast<double>(p) * frequencies[static_cast<size_t>(i % half)];
+        const auto place = static_cast<size_t>(p * h_.turned + i);
+        to_cosines[place] = static_cast<float>(std::cos(angle));
+        to_sines[place] = static_cast<float>(i < half ? -std::sin(angle) : std::sin(angle));
+      }
+    const Shape shape = {lengths_.length, 1, h_.turned};
+    positions.cosines = reshape(rows_of_table(cosines), shape);
+    positions.sines = reshape(rows_of_table(sines), shape);
+  }
+
+  // x [length, heads, depth] with its first features turned.
+  ValueId turned(ValueId x, const Positions& positions, int64_t heads) {
+    if (h_.turned == 0) return x;
+    const int64_t half = h_.turned / 2;
+    const auto part = [&](int64_t first, int64_t count) {
+      return slice(x, {0, 0, first}, {lengths_.length, heads, count}, {1, 1, 1});
+    };
+    const ValueId swapped = op("concat", {part(half, half), part(0, half)}, {{"axis", int64_t{2}}});
+    const ValueId plain = h_.turned == h_.depth ? x : part(0, h_.turned);
+    const ValueId result = add(mul(plain, positions.cosines), mul(swapped, positions.sines));
+    if (h_.turned == h_.depth) return result;
+    return op("concat", {result, part(h_.turned, h_.depth - h_.turned)}, {{"axis", int64_t{2}}});
+  }
+
+  // x w' for a matrix [outputs, inputs].
+  ValueId product(ValueId x, Tensor matrix) {
+    return op("matmul", {x, constant_value(std::move(matrix))}, {{"transpose_b", true}});
+  }
+
+  ValueId norm(const std::string& name, ValueId x, int64_t features) {
+    const ValueId scale = constant_value(weights_.get(name + ".weight", {features}));
+    const int64_t last = rank(x) - 1;
+    if (architecture_.norm == Norm::kRms)
+      return composite("rms_norm", {x, scale}, {{"axis", last}, {"epsilon", h_.epsilon}});
+    const ValueId bias = constant_value(weights_.get(name + ".bias", {features}));
+    return composite("layer_norm", {x, scale, bias}, {{"axis", last}, {"epsilon", h_.epsilon}});
+  }
+
+  // Where the file has it: the norm of each head's features, or of what a part of the layer adds.
+  ValueId norm_if_any(const std::string& name, ValueId x, int64_t features) {
+    return weights_.has(name + ".weight") ? norm(name, x, features) : x;
+  }
+
+  ValueId linear(const std::string& name, ValueId x, int64_t inputs, int64_t outputs) {
+    return linear_rows(name, x, inputs, outputs, 0, outputs);
+  }
+
+  // `count` of the outputs of a matrix with `outputs` rows.
+  ValueId linear_rows(const std::string& name, ValueId x, int64_t inputs, int64_t outputs, int64_t first, int64_t count,
+                      int64_t neighbour_heads = 0) {
+    at(name);
+    const auto ordered = [&](const Tensor& rows) {
+      return neighbour_heads == 0 ? rows : halves_of_neighbours(rows, neighbour_heads, h_.depth, h_.turned);
+    };
+    const std::string weight = name + ".weight", bias = name + ".bias";
+    ValueId y = product(x, ordered(count == outputs ? weights_.get(weight, {outputs, inputs})
+                                                    : weights_.rows(weight, outputs, first, count, inputs)));
+    if (weights_.has(bias)) y = add(y, constant_value(ordered(weights_.rows(bias, outputs, first, count, 0))));
+    return y;
+  }
+
+  ValueId activated(ValueId x) {
+    return architecture_.activation == Activation::kSilu
+               ? composite("silu", {x})
+               : composite("gelu", {x}, {{"approximate", std::string("tanh")}});
+  }
+
+  ValueId attention(int64_t n, ValueId x, std::vector<ValueId>& kept) {
+    const std::string block = fmt::format("blk.{}.", n);
+    const int64_t of_queries = h_.heads * h_.depth, of_keys = h_.key_heads * h_.depth,
+                  of_values = h_.key_heads * h_.value_depth;
+    const bool together = weights_.has(block + "attn_qkv.weight");
+    // Queries, keys and values: matrices of their own, or the rows of one.
+    const auto part = [&](const char* name, int64_t first, int64_t count, int64_t heads) {
+      const int64_t neighbours = architecture_.rotary == Rotary::kNeighbours ? heads : 0;
+      return together ? linear_rows(block + "attn_qkv", x, h_.features, of_queries + of_keys + of_values, first, count,
+                                    neighbours)
+                      : linear_rows(block + name, x, h_.features, count, 0, count, neighbours);
+    };
+    ValueId q = part("attn_q", 0, of_queries, h_.heads), k = part("attn_k", of_queries, of_keys, h_.key_heads),
+            v = part("attn_v", of_queries + of_keys, of_values, 0);
+    // Now that the weights have shown that these are the model's sizes.
+    if (everywhere_.mask < 0) prepare_positions();
+    const Positions& positions = has_window(n) ? windowed_ : everywhere_;
+    at(block + "attn");
+    q = reshape(q, {lengths_.length, h_.heads, h_.depth});
+    k = reshape(k, {lengths_.length, h_.key_heads, h_.depth});
+    q = turned(norm_if_any(block + "attn_q_norm", q, h_.depth), positions, h_.heads);
+    k = turned(norm_if_any(block + "attn_k_norm", k, h_.depth), positions, h_.key_heads);
+    k = reshape(k, {lengths_.length, of_keys});
+    kept.push_back(k);
+    kept.push_back(v);
+    const auto with_past = [&](ValueId past, ValueId now, int64_t depth) {
+      const ValueId all = op("concat", {past, now}, {{"axis", int64_t{0}}});
+      return transpose(reshape(all, {total_, h_.key_heads, depth}), {1, 0, 2});
+    };
+    const auto layer = static_cast<size_t>(n);
+    const ValueId result = composite("attention",
+                                     {transpose(q, {1, 0, 2}), with_past(keys_[layer], k, h_.depth),
+                                      with_past(values_[layer], v, h_.value_depth), positions.mask},
+                                     {{"scale", 1 / std::sqrt(static_cast<double>(h_.depth))}});
+    const ValueId by_token = reshape(transpose(result, {1, 0, 2}), {lengths_.length, h_.heads * h_.value_depth});
+    const ValueId y = linear(block + "attn_output", by_token, h_.heads * h_.value_depth, h_.features);
+    return norm_if_any(block + "post_attention_norm", y, h_.features);
+  }
+
+  ValueId feed_forward(int64_t n, ValueId x) {
+    const std::string block = fmt::format("blk.{}.", n);
+    const int64_t hidden = weights_.columns(block + "ffn_down.weight");
+    ValueId y;
+    if (architecture_.gate_inside) {
+      const ValueId gate = linear_rows(block + "ffn_up", x, h_.features, 2 * hidden, 0, hidden);
+      y = mul(activated(gate), linear_rows(block + "ffn_up", x, h_.features, 2 * hidden, hidden, hidden));
+    } else if (weights_.has(block + "ffn_gate.weight")) {
+      const ValueId gate = activated(linear(block + "ffn_gate", x, h_.features, hidden));
+      y = mul(gate, linear(block + "ffn_up", x, h_.features, hidden));
+    } else {
+      y = activated(linear(block + "ffn_up", x, h_.features, hidden));
+    }
+    y = linear(block + "ffn_down", y, hidden, h_.features);
+    return norm_if_any(block + "post_ffw_norm", y, h_.features);
+  }
+
+  ValueId layer(int64_t n, ValueId x, std::vector<ValueId>& kept) {
+    const std::string block = fmt::format("blk.{}.", n);
+    at(block + "attn_norm");
+    const ValueId normed = norm(block + "attn_norm", x, h_.features);
+    const ValueId attended = attention(n, normed, kept);
+    if (architecture_.parallel) return add(add(x, attended), feed_forward(n, normed));
+    at(block + "attn_output");
+    x = add(x, attended);
+    at(block + "ffn_norm");
+    const ValueId y = feed_forward(n, norm(block + "ffn_norm", x, h_.features));
+    return add(x, y);
+  }
+
+  EmitState& state_;
+  const Hyperparameters& h_;
+  const LanguageArchitecture& architecture_;
+  Weights& weights_;
+  const Lengths& lengths_;
+  Expr total_;
+  Positions everywhere_, windowed_;
+  std::vector<ValueId> keys_, values_;  // of the past, by layer
+  std::string op_type_ = "the language model", label_;
+};
+
+}  // namespace
+
+Graph transformer_graph(const Hyperparameters& h, Weights& weights, const Lengths& lengths,
+                        const std::vector<SymbolRange>& symbols, const OpTable& ops, Evaluator& evaluator) {
+  Graph graph;
+  graph.symbols = symbols;
+  const KnownSymbols known(graph.symbols);
+  GraphBuilder builder(graph);
+  EmitState state{ops, graph, builder, ConstantFinder(graph, evaluator)};
+  Transformer(state, h, weights, lengths).build();
+  return graph;
+}
+
+}  // namespace tessera::inline gguf

@@ -1,0 +1,28 @@
+// The graph of a language model:
+//
+//   tokens i64[length], rows i64[kept], keys.N f32[past, heads * depth], values.N of every layer
+//   -> logits f32[kept, vocabulary], new_keys.N f32[length, heads * depth], new_values.N
+//
+// `past` tokens were there before; their keys and values are inputs, those of the new tokens outputs, which the caller
+// puts behind the others: so a prompt may come in pieces, and what several prompts begin with is computed once. `rows`
+// says of which of the new tokens there are logits.
+#pragma once
+
+#include "graph/evaluator.h"
+#include "graph/graph.h"
+#include "graph/op_def.h"
+#include "import/gguf/hyperparameters.h"
+#include "import/gguf/weights.h"
+
+namespace tessera::inline gguf {
+
+// The dimensions: expressions of symbols, or numbers.
+struct Lengths {
+  Expr length, past, kept;
+  int64_t longest = 0;  // of past + length
+};
+
+Graph transformer_graph(const Hyperparameters& h, Weights& weights, const Lengths& lengths,
+                        const std::vector<SymbolRange>& symbols, const OpTable& ops, Evaluator& evaluator);
+
+}  // namespace tessera::inline gguf

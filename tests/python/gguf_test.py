@@ -1,0 +1,331 @@
+#!/usr/bin/env python3
+"""Language models in GGUF files: quantised blocks are the floats that the format defines, bit for bit; small models of every
+architecture compute what float64 does, in one piece or in several, with one thread or two; text is what tokens say; broken
+files are refused at once.
+
+    gguf_test.py TESSERA"""
+import json
+import pathlib
+import struct
+import subprocess
+import sys
+import tempfile
+import time
+import unittest
+
+import numpy as np
+import onnx
+
+import gguf_models
+import tessera
+from tessera import llm
+
+TESSERA = sys.argv.pop(1)
+WORK = pathlib.Path(tempfile.mkdtemp(prefix="gguf_test"))
+
+
+def make(name, metadata, tensors):
+    path = WORK / f"{name}.gguf"
+    gguf_models.write(path, metadata, tensors)
+    return path
+
+
+class Blocks(unittest.TestCase):
+    """The weights of a model as it is exported: floats."""
+
+    def check(self, kind, random):
+        elements, size = gguf_models.TYPES[kind][1:]
+        columns = max(elements, 32)
+        metadata = gguf_models.metadata_of("llama", block_count=1, embedding_length=columns)
+        tensors = gguf_models.tensors_of(metadata, random)
+        rows = 1 + int(random.integers(60))
+        data = bytearray(random.integers(0, 256, rows * columns // elements * size, np.uint8).tobytes())
+        for at in range(0, len(data), size):  # finite scales
+            for place in gguf_models.SCALES.get(kind, [] if kind in ("F32", "BF16") else [0]):
+                data[at + place + 1] &= 0xBF
+        if kind in ("F32", "BF16"):
+            data = bytearray(gguf_models.random_blocks(random, kind, rows, columns))
+        tensors["token_embd.weight"] = (kind, (rows, columns), bytes(data))
+        path, out = make("blocks", metadata, tensors), WORK / "blocks.onnx"
+        dims = [argument for name in ("length", "kept") for argument in ("--dim", f"{name}=1")]
+        subprocess.run([TESSERA, "export", path, "-o", out, *dims, "--dim", "past=1"], check=True, capture_output=True)
+        want = gguf_models.floats(kind, bytes(data)).reshape(rows, columns)
+        found = [onnx.numpy_helper.to_array(t) for t in onnx.load(out).graph.initializer]
+        found = [t for t in found if t.shape == want.shape and t.dtype == np.float32]
+        self.assertTrue(any((t.view(np.uint32) == want.view(np.uint32)).all() for t in found), kind)
+
+    def test_every_type(self):
+        random = np.random.default_rng(1)
+        for kind in gguf_models.TYPES:
+            for _ in range(3):
+                with self.subTest(kind=kind):
+                    self.check(kind, random)
+
+    def test_oracle_beside_gguf(self):
+        try:
+            import gguf
+        except ImportError:
+            self.skipTest("the package gguf is not installed")
+        random = np.random.default_rng(2)
+        for kind in gguf_models.TYPES:
+            data = gguf_models.random_blocks(random, kind, 8, 512)
+            number = gguf.GGMLQuantizationType[kind]
+            rows = np.frombuffer(data, {"F32": np.float32, "F16": np.float16}.get(kind, np.uint8)).reshape(8, -1)
+            want = gguf.quants.dequantize(rows, number).reshape(-1)
+            found = gguf_models.floats(kind, data)
+            self.assertTrue((want.view(np.uint32) == found.view(np.uint32)).all(), kind)
+
+
+class Models(unittest.TestCase):
+    def check(self, architecture, types, **changes):
+        random = np.random.default_rng(len(architecture))
+        metadata = gguf_models.metadata_of(architecture, **changes)
+        tensors = gguf_models.tensors_of(metadata, random, types=types)
+        path = make(architecture, metadata, tensors)
+        ids = random.integers(0, 50, 40).tolist()
+        want = gguf_models.reference(metadata, gguf_models.weights_of(tensors), ids)
+        model = llm.load(path, chunk=24, threads=1)
+        self.assertEqual(model.context, 64)
+        found = model.logits(ids, every=True)
+        self.assertLess(np.abs(found - want).max(), 1e-4, architecture)
+        pieces, cache = [], model.new_cache()
+        for begin, end in ((0, 1), (1, 8), (8, 9), (9, 30), (30, 40)):
+            pieces.append(model.logits(ids[begin:end], cache, every=True))
+        self.assertLess(np.abs(np.concatenate(pieces) - want).max(), 1e-4, architecture)
+        last = model.logits(ids)
+        self.assertTrue((last[0] == found[-1]).all())
+        two = llm.load(path, chunk=24, threads=2)
+        self.assertLess(np.abs(two.logits(ids, every=True) - want).max(), 1e-4, architecture)
+
+    def test_every_architecture(self):
+        for architecture in gguf_models.ARCHITECTURES:
+            with self.subTest(architecture=architecture):
+                self.check(architecture, ("F32",))
+
+    def test_quantised(self):
+        types = ("Q4_0", "Q8_0", "F16", "Q4_1", "Q5_0", "BF16", "Q5_1")
+        self.check("llama", types)
+        self.check("gpt2", types)
+        self.check("qwen3", ("Q4_K", "Q6_K", "Q5_K"), embedding_length=256, feed_forward_length=512)
+
+
+SMALL = {"block_count": 1, "embedding_length": 4, "feed_forward_length": 8, "attention.head_count": 2, "attention.head_count_kv": 1,
+         "context_length": 8}
+
+
+def small_model(architecture="llama", **changes):
+    metadata = gguf_models.metadata_of(architecture, **{**SMALL, **changes})
+    return metadata, gguf_models.tensors_of(metadata, np.random.default_rng(0), vocabulary=5)
+
+
+class Broken(unittest.TestCase):
+    """Each refused by an id, in milliseconds."""
+
+    def refused(self, data, id, *words):
+        path = WORK / "broken.gguf"
+        path.write_bytes(data)
+        begin = time.perf_counter()
+        with self.assertRaises(tessera.Error) as caught:
+            llm.load(path)
+        self.assertLess(time.perf_counter() - begin, 0.5)
+        self.assertEqual(caught.exception.id, id, str(caught.exception))
+        for word in words:
+            self.assertIn(word, str(caught.exception))
+
+    def file(self, metadata, tensors):
+        return make("whole", metadata, tensors).read_bytes()
+
+    def test_header(self):
+        def header(version, tensors, values, rest=b""):
+            return struct.pack("<4sIQQ", b"GGUF", version, tensors, values) + rest
+
+        most = 2**64 - 1
+        self.refused(b"GGUF", "TSR-1070", "at byte 4", "the version")
+        for version in (0, 1, 4, 3 << 24):
+            self.refused(header(version, 0, 0), "TSR-1070", "version")
+        self.refused(header(3, most, 0), "TSR-1070", "the number of tensors")
+        self.refused(header(3, 0, most), "TSR-1070", "the number of metadata values")
+        self.refused(header(3, 0, 1, struct.pack("<Q", most) + b"key"), "TSR-1070", "a key")
+        self.refused(header(3, 0, 1, struct.pack("<Q", 1 << 30) + b"key"), "TSR-1070", "1073741824 bytes")
+        key = struct.pack("<Q1s", 1, b"k")
+        self.refused(header(3, 0, 1, key + struct.pack("<I", 13)), "TSR-1070", "the type 13")
+        self.refused(header(3, 0, 1, key + struct.pack("<IQ", 8, most)), "TSR-1070", "metadata 'k'", "a string")
+        nested = struct.pack("<IIQ", 9, 9, 1)
+        self.refused(header(3, 0, 1, key + nested), "TSR-1070", "an array holds arrays")
+        for kind in (0, 5, 8, 12):
+            for count in (most, 1 << 61, 1 << 40):
+                self.refused(header(3, 0, 1, key + struct.pack("<IIQ", 9, kind, count)), "TSR-1070", "an array's length")
+        twice = (key + struct.pack("<II", 4, 7)) * 2
+        self.refused(header(3, 0, 2, twice), "TSR-1070", "the key was there before")
+        bad_text = struct.pack("<Q2s", 2, b"\xff\xfe") + struct.pack("<II", 4, 7)
+        self.refused(header(3, 0, 1, bad_text), "TSR-1070", "a key")
+        for alignment in (0, 3, 1 << 30):
+            value = struct.pack("<Q17sII", 17, b"general.alignment", 4, alignment)
+            self.refused(header(3, 0, 1, value), "TSR-1070", "alignment")
+
+    def test_tensors(self):
+        def with_tensor(dims, kind=0, offset=0, data=b"\0" * 64, name=b"t"):
+            entry = struct.pack("<Q", len(name)) + name + struct.pack(f"<I{len(dims)}QIQ", len(dims), *dims, kind, offset)
+            return struct.pack("<4sIQQ", b"GGUF", 3, 1, 0) + entry + b"\0" * 32 + data
+
+        self.refused(with_tensor([1] * 5), "TSR-1070", "5 dimensions")
+        self.refused(with_tensor([0]), "TSR-1070", "dimension 0 is 0")
+        for dims in ([2**32, 2**32], [2**63], [2**64 - 1], [2**20, 2**20, 2**20]):
+            self.refused(with_tensor(dims), "TSR-1070", "2^40 elements")
+        self.refused(with_tensor([2**20, 2**20]), "TSR-1070", "are not in the file")
+        for offset in (2**64 - 32, 2**63, 1 << 20):
+            self.refused(with_tensor([4], offset=offset), "TSR-1070", "are not in the file")
+        self.refused(with_tensor([4], offset=1), "TSR-1070", "not aligned")
+        self.refused(with_tensor([33], kind=2), "TSR-1070", "no whole blocks of 32")
+        for kind, word in ((10, "Q2_K"), (16, "IQ2_XXS"), (4, "4"), (2**32 - 1, "4294967295")):
+            self.refused(with_tensor([256], kind=kind), "TSR-1071", f"has the type {word}")
+
+    def test_cut_off_anywhere(self):
+        data = self.file(*small_model())
+        for length in range(4, len(data) - 32, 37):
+            self.refused(data[:length], "TSR-1070")
+
+    def test_changed_anywhere(self):
+        """Refused, or a model after all: never anything else."""
+        data, random, refused = bytearray(self.file(*small_model())), np.random.default_rng(0), 0
+        begin = data.index(b"token_embd")
+        for _ in range(600):
+            changed = bytearray(data)
+            for at in random.integers(8, begin + 600, random.integers(1, 4)):
+                changed[at] = random.integers(256)
+            path = WORK / "changed.gguf"
+            path.write_bytes(changed)
+            try:
+                tessera._native.language_model_metadata(str(path))
+            except tessera.Error as error:
+                self.assertEqual(error.id[:7], "TSR-107")
+                refused += 1
+        self.assertGreater(refused, 50)
+
+    def test_metadata(self):
+        def changed(key, value, architecture="llama"):
+            metadata, tensors = small_model(architecture)
+            metadata[key] = value
+            if value is None:
+                del metadata[key]
+            return self.file(metadata, tensors)
+
+        self.refused(changed("general.architecture", "mamba"), "TSR-1072", "'mamba'", "llama, qwen2")
+        self.refused(changed("general.architecture", None), "TSR-1072", "does not name")
+        for key in ("block_count", "embedding_length", "context_length", "attention.head_count"):
+            self.refused(changed("llama." + key, None), "TSR-1073", f"llama.{key}' are missing")
+            for value in (0, 2**31, "many", [1, 2], 1.5):
+                self.refused(changed("llama." + key, value), "TSR-1073", f"llama.{key}")
+        self.refused(changed("llama.block_count", 9), "TSR-1073", "there are 9 layers")
+        self.refused(changed("llama.attention.head_count_kv", 3), "TSR-1073", "2 heads for 3")
+        self.refused(changed("llama.attention.head_count", 3), "TSR-1073", "4 features for 3 heads")
+        self.refused(changed("llama.attention.key_length", 5000), "TSR-1073", "5000 features of a head")
+        self.refused(changed("llama.rope.dimension_count", 3), "TSR-1073", "turn 3 of 2")
+        self.refused(changed("llama.rope.scaling.type", "yarn"), "TSR-1073", "'yarn'")
+        self.refused(changed("llama.rope.freq_base", 0.0), "TSR-1073", "base")
+        self.refused(changed("llama.embedding_length", 8), "TSR-1073", "token_embd.weight")
+
+    def test_tensors_that_do_not_fit(self):
+        metadata, tensors = small_model()
+        for name in ("blk.0.attn_k.weight", "output_norm.weight", "blk.0.ffn_down.weight", "blk.0.ffn_up.weight"):
+            fewer = {key: tensor for key, tensor in tensors.items() if key != name}
+            self.refused(self.file(metadata, fewer), "TSR-1074", "tensor '")
+        kind, dims, data = tensors["blk.0.attn_q.weight"]
+        self.refused(self.file(metadata, {**tensors, "blk.0.attn_q.weight": (kind, (2, 4), data[:32])}), "TSR-1074", "[2, 4]")
+
+
+TEXT = {"tokenizer.ggml.model": "gpt2", "tokenizer.ggml.pre": "smollm"}
+
+
+class Generation(unittest.TestCase):
+    """By numbers of tokens: needs no tokenizer."""
+
+    @classmethod
+    def setUpClass(cls):
+        metadata = gguf_models.metadata_of("llama")
+        cls.path = make("generation", metadata, gguf_models.tensors_of(metadata, np.random.default_rng(3)))
+        cls.metadata = json.loads(tessera._native.language_model_metadata(str(cls.path)))
+        cls.module = WORK / "generation.so"
+        cls.model = llm.load(cls.path, module=cls.module, threads=1)
+        # Nothing ends a text here.
+        cls.model._tokenizer = type("None", (), {"end": set()})()
+
+    def test_metadata(self):
+        self.assertEqual(self.metadata["llama.block_count"], 2)
+        self.assertEqual(self.metadata["general.architecture"], "llama")
+
+    def test_greedy_is_the_best_each_time(self):
+        ids = [3, 1, 4, 1, 5]
+        answer = list(self.model.tokens(ids, max_tokens=12))
+        for token in answer:
+            self.assertEqual(token, int(self.model.logits(ids)[0].argmax()))
+            ids.append(token)
+
+    def test_the_same_text(self):
+        prompt = list(range(1, 31))
+        want = list(self.model.tokens(prompt, max_tokens=20))
+        again = list(self.model.tokens(prompt, max_tokens=20))                   # what is remembered changes nothing
+        longer = list(self.model.tokens(prompt + want[:5], max_tokens=15))
+        self.assertEqual(want, again)
+        self.assertEqual(want[5:], longer)
+        for threads, chunk in ((2, 512), (1, 7), (2, 1)):
+            other = llm.load(self.path, threads=threads, chunk=chunk)
+            other._tokenizer = self.model._tokenizer
+            self.assertEqual(want, list(other.tokens(prompt, max_tokens=20)), f"{threads} threads, pieces of {chunk}")
+
+    def test_module_is_kept(self):
+        self.assertTrue(self.module.exists())
+        again = llm.load(self.path, module=self.module)
+        self.assertTrue((again.logits([1, 2, 3]) == self.model.logits([1, 2, 3])).all())
+
+    def test_sampling(self):
+        ids = [7, 8, 9]
+
+        def drawn(**options):
+            return list(self.model.tokens(ids, max_tokens=15, **options))
+
+        self.assertEqual(drawn(temperature=1.0, seed=1), drawn(temperature=1.0, seed=1))
+        self.assertNotEqual(drawn(temperature=1.0, seed=1), drawn(temperature=1.0, seed=2))
+        self.assertEqual(drawn(temperature=1.0, top_k=1, seed=1), drawn())
+        self.assertEqual(drawn(temperature=1.0, top_p=1e-9, seed=1), drawn())
+        best = set(np.argsort(-self.model.logits(ids)[0])[:3].tolist())
+        first = {next(iter(self.model.tokens(ids, max_tokens=1, temperature=5.0, top_k=3, seed=s))) for s in range(60)}
+        self.assertEqual(first, best)
+
+    def test_chances(self):
+        """What is drawn is as likely as softmax says."""
+        scores, random = np.log(np.array([0.5, 0.3, 0.15, 0.05], np.float32)), np.random.default_rng(0)
+        counts = np.bincount([llm._choose(scores, 1.0, 0, 1.0, random) for _ in range(20000)], minlength=4)
+        self.assertLess(np.abs(counts / 20000 - [0.5, 0.3, 0.15, 0.05]).max(), 0.02)
+        kept = {llm._choose(scores, 1.0, 0, 0.75, random) for _ in range(500)}
+        self.assertEqual(kept, {0, 1})
+
+    def test_ends(self):
+        prompt = list(range(1, 11))
+        want = list(self.model.tokens(prompt, max_tokens=100))
+        self.assertEqual(len(want), self.model.context - len(prompt) + 1)  # the last one needs no room
+        self.model._tokenizer.end.add(want[3])
+        self.assertEqual(list(self.model.tokens(prompt, max_tokens=100)), want[: want.index(want[3])])
+        self.model._tokenizer.end.clear()
+
+    def test_refused(self):
+        for tokens in ([], [50], [-1], [[1]]):
+            with self.assertRaises(tessera.Error) as caught:
+                self.model.logits(tokens)
+            self.assertEqual(caught.exception.id, "TSR-4038")
+        with self.assertRaises(tessera.Error) as caught:
+            self.model.logits([1] * 65)
+        self.assertIn("at most 64", str(caught.exception))
+        for options in ({"temperature": -1.0}, {"top_p": 0.0}, {"top_p": 2.0}, {"top_k": -1}, {"max_tokens": -1}):
+            with self.assertRaises(tessera.Error):
+                list(self.model.tokens([1], **options))
+
+    def test_no_tokenizer(self):
+        model = llm.load(self.path, module=self.module)
+        with self.assertRaises(tessera.Error) as caught:
+            model.generate("text")
+        self.assertIn(caught.exception.id, ("TSR-4036", "TSR-4037"))
+
+
+if __name__ == "__main__":
+    unittest.main()
