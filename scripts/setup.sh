@@ -20,6 +20,7 @@ packages=(
   llvm-19-tools                 # FileCheck
   protobuf-compiler libprotobuf-dev
   libsqlite3-dev libxgboost-dev # tuning records, and the cost model of the tuner
+  flatbuffers-compiler libflatbuffers-dev  # the tables of TFLite models
   libfmt-dev libcli11-dev nlohmann-json3-dev libxxhash-dev zlib1g-dev libzstd-dev
   libpng-dev libjpeg62-turbo-dev libfreetype-dev
   fonts-wqy-microhei            # the text that the demo draws: Latin and Chinese letters in one small font

@@ -25,7 +25,8 @@ struct InspectCommand {
 nlohmann::json inspection_of(const std::string& path) {
   if (looks_like_module(path) || path.ends_with(".so")) return inspect_module(path);
   const auto file = MappedFile::open(path, "model", "TSR-1001");
-  if (!looks_like_graph_file(path)) return inspect_onnx(statistics_of_file(path), path, std::ssize(file->text()));
+  if (is_onnx_file(path)) return inspect_onnx(statistics_of_file(path), path, std::ssize(file->text()));
+  if (!looks_like_graph_file(path)) return inspect_graph(graph_of_source({path, {}}), path, std::ssize(file->text()));
   return inspect_graph(read_graph_text(file->text(), path), path, std::ssize(file->text()));
 }
 

@@ -27,7 +27,7 @@ struct ReduceCommand {
 int reduce(const ReduceCommand& command) {
   ReduceRequest request;
   request.model = command.flags.model;
-  const char* ending = looks_like_graph_file(request.model) ? ".graph" : ".onnx";
+  const char* ending = is_onnx_file(request.model) ? ".onnx" : ".graph";
   request.output =
       command.output.empty() ? default_case_folder(command.flags.model, "reduced") + ending : command.output;
   refuse_to_overwrite(request.output, files_of_model(request.model));

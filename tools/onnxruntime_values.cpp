@@ -122,8 +122,8 @@ class OnnxRuntimeValues : public ValueSource {
 
 std::unique_ptr<ValueSource> onnxruntime_values(const std::string& model, const DiffSubject& subject, int threads,
                                                 int64_t batch_bytes) {
-  EditableModel onnx = looks_like_graph_file(model) ? EditableModel::of_bytes(export_onnx_bytes(subject.parts.graph()))
-                                                    : editable_model_of_file(model);
+  EditableModel onnx = is_onnx_file(model) ? editable_model_of_file(model)
+                                           : EditableModel::of_bytes(export_onnx_bytes(subject.parts.graph()));
   return std::make_unique<OnnxRuntimeValues>(std::move(onnx), subject, threads, batch_bytes);
 }
 

@@ -10,6 +10,7 @@
 #include "driver/graph_reader.h"
 #include "driver/model_file.h"
 #include "import/onnx_json/onnx_json.h"
+#include "import/tflite/tflite_import.h"
 #include "interp/graph_interp.h"
 #include "ops/op_table.h"
 #include "support/mapped_file.h"
@@ -71,10 +72,22 @@ ModelReader open_onnx_json(const ModelSource& source) {
   return reader;
 }
 
+ModelReader open_tflite_model(const ModelSource& source) {
+  ModelReader reader;
+  reader.read = [source](const ImportOptions& options) {
+    GraphInterpreter evaluator;
+    return !source.path ? read_tflite_model_bytes(source.memory.bytes, options, standard_ops(), evaluator)
+                        : read_tflite_model(*source.path, options, standard_ops(), evaluator);
+  };
+  reader.reads_open = false;
+  return reader;
+}
+
 constexpr std::array kFormats = {
     ModelFormat{"graph text", looks_like_graph, open_graph_text},
-    ModelFormat{"ONNX model in JSON", looks_like_onnx_json, open_onnx_json},
-    ModelFormat{"ONNX model", [](std::string_view) { return true; }, open_onnx_model},
+    ModelFormat{"TFLite model", looks_like_tflite, open_tflite_model},
+    ModelFormat{"ONNX model in JSON", looks_like_onnx_json, open_onnx_json, true},
+    ModelFormat{"ONNX model", [](std::string_view) { return true; }, open_onnx_model, true},
 };
 
 }  // namespace
@@ -96,5 +109,7 @@ const ModelFormat& format_of(const ModelSource& source) {
 bool looks_like_module(const std::string& path) { return beginning_of(path, 4) == "\177ELF"; }
 
 bool looks_like_graph_file(const std::string& path) { return looks_like_graph(beginning_of(path, kBeginning)); }
+
+bool is_onnx_file(const std::string& path) { return format_of({path, {}}).is_onnx; }
 
 }  // namespace tessera::inline driver

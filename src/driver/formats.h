@@ -35,6 +35,7 @@ struct ModelFormat {
   std::string_view name;                          // "graph text"
   bool (*recognize)(std::string_view beginning);  // by the first bytes of a file (kBeginning at most)
   ModelReader (*open)(const ModelSource& source);
+  bool is_onnx = false;  // in some form
 };
 
 inline constexpr size_t kBeginning = 1 << 16;
@@ -48,5 +49,7 @@ const ModelFormat& format_of(const ModelSource& source);
 bool looks_like_module(const std::string& path);
 // True when the file is a graph as text.
 bool looks_like_graph_file(const std::string& path);
+// True when the file is an ONNX model in some form, or of no known format.
+bool is_onnx_file(const std::string& path);
 
 }  // namespace tessera::inline driver

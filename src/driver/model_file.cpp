@@ -4,6 +4,7 @@
 
 #include "driver/graph_reader.h"
 #include "import/onnx_json/onnx_json.h"
+#include "import/tflite/tflite_import.h"
 #include "support/error.h"
 #include "support/mapped_file.h"
 
@@ -26,6 +27,19 @@ ModelDeclarations border_of(const Graph& graph) {
   return result;
 }
 
+ModelDeclarations border_of(const TfliteBorder& border) {
+  ModelDeclarations result;
+  const auto declared = [](const TfliteTensor& tensor) {
+    DeclaredTensor to{tensor.name, tensor.dtype, true, {}};
+    for (size_t d = 0; d < tensor.dims.size(); ++d)
+      to.dims.push_back({d < tensor.open.size() && tensor.open[d] ? -1 : tensor.dims[d], {}});
+    return to;
+  };
+  for (const TfliteTensor& tensor : border.inputs) result.inputs.push_back(declared(tensor));
+  for (const TfliteTensor& tensor : border.outputs) result.outputs.push_back(declared(tensor));
+  return result;
+}
+
 // The bytes as they are, and their owner.
 OnnxBytes contents_of(const ModelSource& source) {
   if (!source.path) return {source.memory.bytes, nullptr};
@@ -35,7 +49,7 @@ OnnxBytes contents_of(const ModelSource& source) {
 
 OnnxBytes onnx_bytes(const std::string& path) {
   const auto bytes = onnx_of({path, {}});
-  check(bytes.has_value(), "a graph as text where an ONNX file is needed");
+  check(bytes.has_value(), "another format where an ONNX file is needed");
   return *bytes;
 }
 
@@ -44,7 +58,7 @@ OnnxBytes onnx_bytes(const std::string& path) {
 std::optional<OnnxBytes> onnx_of(const ModelSource& source) {
   const OnnxBytes contents = contents_of(source);
   const std::string_view beginning = contents.bytes.substr(0, kBeginning);
-  if (looks_like_graph(beginning)) return std::nullopt;
+  if (looks_like_graph(beginning) || looks_like_tflite(beginning)) return std::nullopt;
   if (!looks_like_onnx_json(beginning)) return contents;
   const auto binary = std::make_shared<const std::string>(onnx_of_json(contents.bytes, source.place()));
   return OnnxBytes{*binary, binary};
@@ -54,10 +68,15 @@ std::optional<ModelDeclarations> declarations_of(const ModelSource& source) {
   try {
     if (const auto onnx = onnx_of(source)) return read_declarations(onnx->bytes);
     const OnnxBytes text = contents_of(source);
+    if (looks_like_tflite(text.bytes)) return border_of(read_tflite_border(text.bytes));
     return border_of(read_graph_text(text.bytes, source.place()));
   } catch (const UserError&) {
     return std::nullopt;
   }
+}
+
+Graph graph_of_source(const ModelSource& source) {
+  return graph_alone(imported(format_of(source).open(source).read({})));
 }
 
 OnnxStatistics statistics_of_file(const std::string& path) {

@@ -31,7 +31,10 @@ inline std::optional<ModelDeclarations> declarations_of_file(const std::string& 
   return declarations_of({path, {}});
 }
 
-// REQUIRES of both: not a graph as text. UserError TSR-10xx when the file is missing or no ONNX model.
+// The graph of a model of any format, for the sizes that the file declares. UserError TSR-1046 when it takes a flow.
+Graph graph_of_source(const ModelSource& source);
+
+// REQUIRES of both: is_onnx_file(path). UserError TSR-10xx when the file is missing or no ONNX model.
 OnnxStatistics statistics_of_file(const std::string& path);
 EditableModel editable_model_of_file(const std::string& path);
 

@@ -7,6 +7,7 @@ seeds/expr_text: below. seeds/kernel_text: below, and of the committed tuning re
 that TESSERA compiles, and a whole module without code.
 seeds/onnx: for each set of operators the smallest of the models that tests/python builds, and the models with strings,
 sequences, optionals and maps. seeds/onnx_json: those of them that have fields which others lack, as JSON.
+seeds/tflite: one operator each, of f32 and of bytes.
 seeds/{graph,loop,program}_text: what TESSERA makes of some of them, with the optimiser off and on, where that is short.
 dictionaries/: the words of all these."""
 import argparse
@@ -20,6 +21,7 @@ import subprocess
 import sys
 import tempfile
 
+import numpy as np
 import onnx
 from google.protobuf import json_format
 
@@ -27,6 +29,7 @@ HERE = pathlib.Path(__file__).resolve().parent
 sys.path.insert(0, str(HERE.parent / "python"))
 import check_structures  # noqa: E402
 import make_onnx_cases  # noqa: E402
+import tflite_operators_test as tflite  # noqa: E402
 
 LARGEST_MODEL, LARGEST_TEXT = 700, 1500
 SIGNS = ["->", "..", "0..", "[", "]", "{", "}", "(", ")", "<", ">", "%", "@", "$0", "*", "/", "&", "|", "^", "==", "!=",
@@ -234,6 +237,15 @@ def write_modules(tessera):
     write_dictionary("module", ["".join(f"\\x{byte:02x}" for byte in word) for word in words])
 
 
+def write_tflite():
+    folder = empty(HERE / "seeds/tflite")
+    for number, kind in enumerate(tflite.KINDS):
+        for dtype in (np.float32, np.uint8, np.int8):
+            case = tflite.Case(100 + number)
+            kind(case, dtype)
+            (folder / f"{number:02}_{np.dtype(dtype).name}.tflite").write_bytes(case.builder.bytes())
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("tessera")
@@ -242,6 +254,7 @@ def main():
     write_onnx(models)
     print(f"onnx: {len(models)} seeds")
     write_json(models)
+    write_tflite()
     write_texts(args.tessera, models)
     write_expressions()
     write_kernels()

@@ -35,8 +35,11 @@ OutlinedModel open_outlined(const std::string& path) {
     const auto file = MappedFile::open(path, "model", "TSR-1001");
     const auto graph = std::make_shared<const Graph>(with_locations(read_graph_text(file->text(), path)));
     opened = {reader_of_graph(graph), outline_of(*graph)};
-  } else {
+  } else if (is_onnx_file(path)) {
     opened = {format_of(source).open(source), outline_of(statistics_of_file(path))};
+  } else {
+    opened.reader = format_of(source).open(source);
+    opened.outline = outline_of(graph_of_source(source));
   }
   opened.outline.name = source.name();
   return opened;

@@ -399,7 +399,7 @@ class Reduction {
   const ReduceRequest& request_;
   FailureProbe probe_;
   bool as_text_;
-  bool is_graph_ = looks_like_graph_file(request_.model);
+  bool is_graph_ = !is_onnx_file(request_.model);
   std::string temporary_;
   int trials_ = 0;
   Clock::time_point begin_ = Clock::now();

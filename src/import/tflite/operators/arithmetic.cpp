@@ -1,0 +1,198 @@
+// Operators on two values, element by element.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+
+#include "import/tflite/operators/byte_sums.h"
+#include "import/tflite/operators/handlers.h"
+
+namespace tessera::inline tflite_import {
+namespace {
+
+using Ints = std::vector<int64_t>;
+
+bool is_narrow(DType dtype) { return dtype == DType::kU8 || dtype == DType::kI8; }
+
+int8_t activation_of(OperatorContext& c) {
+  switch (c.code()) {
+    case tflite::BuiltinOperator::ADD: return c.options<tflite::AddOptions>().fused_activation_function();
+    case tflite::BuiltinOperator::SUB: return c.options<tflite::SubOptions>().fused_activation_function();
+    case tflite::BuiltinOperator::MUL: return c.options<tflite::MulOptions>().fused_activation_function();
+    case tflite::BuiltinOperator::DIV: return c.options<tflite::DivOptions>().fused_activation_function();
+    default: return 0;
+  }
+}
+
+void require_same_type(OperatorContext& c) {
+  if (c.dtype(c.in(0)) != c.dtype(c.in(1)))
+    c.malformed(fmt::format("operands of types {} and {}", c.type(c.in(0)).to_string(), c.type(c.in(1)).to_string()),
+                "one type");
+}
+
+// a + b, or a - b, of integers with scales: each brought to a common unit of 2^-left, added there, and brought to the
+// result's.
+ValueId quantized_sum(OperatorContext& c, bool subtracts) {
+  const TfliteTensor &a = c.tensor(0), &b = c.tensor(1), &y = c.output(0);
+  const bool wide = y.dtype == DType::kI16;
+  if (a.dtype != y.dtype || (!is_narrow(y.dtype) && !wide)) c.unsupported("operands of other types than the result");
+  if (wide) c.unsupported("values of 16 bits");
+  const int left = wide ? 15 : 20;
+  const double a_scale = static_cast<double>(c.scale(a)), b_scale = static_cast<double>(c.scale(b));
+  const double twice = 2 * std::max(a_scale, b_scale);
+  ByteSum sum;
+  sum.left = left;
+  sum.subtracts = subtracts;
+  sum.a = fixed_scale(a_scale / twice);
+  sum.b = fixed_scale(b_scale / twice);
+  sum.result = fixed_scale(twice / (std::ldexp(1, left) * static_cast<double>(c.scale(y))));
+  sum.a_zero = c.zero_point(a);
+  sum.b_zero = c.zero_point(b);
+  return byte_sum(c, c.in(0), c.in(1), sum, stored_range(c, y, activation_of(c)), y.dtype);
+}
+
+ValueId quantized_product(OperatorContext& c) {
+  const TfliteTensor &a = c.tensor(0), &b = c.tensor(1), &y = c.output(0);
+  if (a.dtype != y.dtype || !is_narrow(y.dtype)) c.unsupported("operands of other types than 8 bits");
+  const StoredRange range = stored_range(c, y, activation_of(c));
+  const double scale = static_cast<double>(c.scale(a) * c.scale(b) / c.scale(y));
+  return requantize(c, c.mul(centred(c, 0), centred(c, 1)), {fixed_scale(scale)}, 0, FixedRounding::kTwice, range,
+                    y.dtype);
+}
+
+void import_arithmetic(OperatorContext& c) {
+  c.require_inputs(2, 2);
+  require_same_type(c);
+  const bool quantized = c.is_quantized(c.tensor(0)) && !c.tensor(0).quantization.empty();
+  const auto plain = [&](const char* name) {
+    if (quantized) c.unsupported("quantised values");
+    c.out(0, activated(c, c.op(name, {c.in(0), c.in(1)}), activation_of(c)));
+  };
+  switch (c.code()) {
+    case tflite::BuiltinOperator::ADD: return quantized ? c.out(0, quantized_sum(c, false)) : plain("add");
+    case tflite::BuiltinOperator::SUB: return quantized ? c.out(0, quantized_sum(c, true)) : plain("sub");
+    case tflite::BuiltinOperator::MUL: return quantized ? c.out(0, quantized_product(c)) : plain("mul");
+    case tflite::BuiltinOperator::POW: return plain("pow");
+    default: return plain("div");
+  }
+}
+
+// A choice of one of the operands: of quantised ones, whose parameters are the same.
+void import_extremum(OperatorContext& c) {
+  c.require_inputs(2, 2);
+  require_same_type(c);
+  if (!c.tensor(0).quantization.empty() && c.is_quantized(c.tensor(0))) {
+    require_same_quantization(c, c.tensor(0), c.output(0));
+    require_same_quantization(c, c.tensor(1), c.output(0));
+  }
+  c.out(0, c.op(c.code() == tflite::BuiltinOperator::MAXIMUM ? "max" : "min", {c.in(0), c.in(1)}));
+}
+
+void import_squared_difference(OperatorContext& c) {
+  c.require_inputs(2, 2);
+  require_same_type(c);
+  if (c.is_quantized(c.tensor(0)) && !c.tensor(0).quantization.empty()) c.unsupported("quantised values");
+  const ValueId difference = c.sub(c.in(0), c.in(1));
+  c.out(0, c.mul(difference, difference));
+}
+
+// Rounded towards minus infinity, and what is left then, which has the divisor's sign.
+void import_floor_division(OperatorContext& c) {
+  c.require_inputs(2, 2);
+  require_same_type(c);
+  const ValueId a = c.in(0), b = c.in(1);
+  const bool wants_rest = c.code() == tflite::BuiltinOperator::FLOOR_MOD;
+  if (is_float(c.dtype(a))) {
+    if (!wants_rest) return c.out(0, c.op("floor", {c.div(a, b)}));
+    const ValueId rest = c.op("rem", {a, b}), zero = c.scalar_like(a, 0);
+    const ValueId other_sign = c.op("ne", {c.op("lt", {rest, zero}), c.op("lt", {b, zero})});
+    const ValueId moves = c.op("logical_and", {c.op("ne", {rest, zero}), other_sign});
+    return c.out(0, c.op("select", {moves, c.add(rest, b), rest}));
+  }
+  if (!is_int(c.dtype(a))) c.unsupported(fmt::format("values of type {}", dtype_name(c.dtype(a))));
+  const ValueId rest = c.op("rem", {a, b}), zero = c.scalar_like(a, 0);
+  const ValueId other_sign = c.op("ne", {c.op("lt", {rest, zero}), c.op("lt", {b, zero})});
+  const ValueId moves = c.op("logical_and", {c.op("ne", {rest, zero}), other_sign});
+  if (wants_rest) return c.out(0, c.op("select", {moves, c.add(rest, b), rest}));
+  const ValueId quotient = c.div(a, b);
+  c.out(0, c.op("select", {moves, c.sub(quotient, c.scalar_like(a, 1)), quotient}));
+}
+
+void import_comparison(OperatorContext& c) {
+  c.require_inputs(2, 2);
+  require_same_type(c);
+  const char* name = "eq";
+  switch (c.code()) {
+    case tflite::BuiltinOperator::NOT_EQUAL: name = "ne"; break;
+    case tflite::BuiltinOperator::LESS: name = "lt"; break;
+    case tflite::BuiltinOperator::LESS_EQUAL: name = "le"; break;
+    case tflite::BuiltinOperator::GREATER: name = "gt"; break;
+    case tflite::BuiltinOperator::GREATER_EQUAL: name = "ge"; break;
+    default: break;
+  }
+  const TfliteTensor &a = c.tensor(0), &b = c.tensor(1);
+  if (c.is_quantized(a) && !a.quantization.empty() && (c.scale(a) != c.scale(b) || c.zero_point(a) != c.zero_point(b)))
+    c.unsupported("quantised values of different scales");
+  c.out(0, c.op(name, {c.in(0), c.in(1)}));
+}
+
+void import_logical(OperatorContext& c) {
+  c.require_inputs(2, 2);
+  require_same_type(c);
+  const bool both = c.code() == tflite::BuiltinOperator::LOGICAL_AND;
+  c.out(0, c.op(both ? "logical_and" : "logical_or", {c.in(0), c.in(1)}));
+}
+
+void import_bitwise(OperatorContext& c) {
+  c.require_inputs(2, 2);
+  require_same_type(c);
+  c.out(0, c.op(c.code() == tflite::BuiltinOperator::BITWISE_XOR ? "bitwise_xor" : "shift_right", {c.in(0), c.in(1)}));
+}
+
+void import_select(OperatorContext& c) {
+  c.require_inputs(3, 3);
+  ValueId condition = c.in(0);
+  const ValueId a = c.in(1), b = c.in(2);
+  if (c.dtype(condition) != DType::kBool || c.dtype(a) != c.dtype(b))
+    c.malformed(fmt::format("operands of types {}, {} and {}", c.type(condition).to_string(), c.type(a).to_string(),
+                            c.type(b).to_string()),
+                "bools and two values of one type");
+  // The older operator takes a list of bools for the parts along the first dimension.
+  if (c.code() == tflite::BuiltinOperator::SELECT && c.rank(condition) == 1 && c.rank(a) > 1) {
+    Ints dims(static_cast<size_t>(c.rank(a)), 1);
+    dims[0] = c.num_elements(condition);
+    condition = c.reshape(condition, dims);
+  }
+  c.out(0, c.op("select", {condition, a, b}));
+}
+
+void import_add_n(OperatorContext& c) {
+  c.require_inputs(1, -1);
+  ValueId sum = c.in(0);
+  for (int i = 1; i < c.num_inputs(); ++i) sum = c.add(sum, c.in(i));
+  if (c.num_inputs() == 1) sum = c.op("reshape", {sum}, {{"shape", c.shape(sum)}});
+  c.out(0, sum);
+}
+
+}  // namespace
+
+std::span<const TfliteOperator> arithmetic_operators() {
+  using enum tflite::BuiltinOperator;
+  static constexpr TfliteOperator operators[] = {
+      {ADD, import_arithmetic},           {ADD_N, import_add_n},
+      {BITWISE_XOR, import_bitwise},      {DIV, import_arithmetic},
+      {EQUAL, import_comparison},         {FLOOR_DIV, import_floor_division},
+      {FLOOR_MOD, import_floor_division}, {GREATER, import_comparison},
+      {GREATER_EQUAL, import_comparison}, {LESS, import_comparison},
+      {LESS_EQUAL, import_comparison},    {LOGICAL_AND, import_logical},
+      {LOGICAL_OR, import_logical},       {MAXIMUM, import_extremum},
+      {MINIMUM, import_extremum},         {MUL, import_arithmetic},
+      {NOT_EQUAL, import_comparison},     {POW, import_arithmetic},
+      {RIGHT_SHIFT, import_bitwise},      {SELECT, import_select},
+      {SELECT_V2, import_select},         {SQUARED_DIFFERENCE, import_squared_difference},
+      {SUB, import_arithmetic},
+  };
+  return operators;
+}
+
+}  // namespace tessera::inline tflite_import

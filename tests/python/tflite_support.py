@@ -1,0 +1,144 @@
+"""TFLite models made in tests: the tables of src/import/tflite/model.fbs as Python classes, a builder of small models, and
+LiteRT's reference kernels where the PyPI package ai-edge-litert is installed (in this Python, or in the folder of packages
+that TESSERA_TEST_LITERT names)."""
+
+import functools
+import importlib
+import os
+import pathlib
+import subprocess
+import sys
+import tempfile
+
+import flatbuffers
+import numpy as np
+
+ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
+SKIP = 77
+
+
+@functools.cache
+def tables():
+    """The module that flatc writes of our schema."""
+    folder = tempfile.mkdtemp(prefix="tessera-tflite-")
+    subprocess.run(["flatc", "--python", "--gen-object-api", "--gen-onefile", "-o", folder,
+                    ROOT / "src/import/tflite/model.fbs"], check=True)
+    sys.path.insert(0, folder)
+    return importlib.import_module("model_generated")
+
+
+def _package(name):
+    folder = os.environ.get("TESSERA_TEST_LITERT")
+    if folder and folder not in sys.path:
+        sys.path.append(folder)
+    try:
+        return importlib.import_module(f"ai_edge_litert.{name}")
+    except ImportError:
+        print("skipped: the PyPI package ai-edge-litert is not installed (TESSERA_TEST_LITERT may name its folder)")
+        sys.exit(SKIP)
+
+
+def litert_schema():
+    return _package("schema_py_generated")
+
+
+def run_reference(model, inputs):
+    """The outputs of LiteRT's reference kernels."""
+    package = _package("interpreter")
+    interpreter = package.Interpreter(model_content=model, num_threads=1,
+                                      experimental_op_resolver_type=package.OpResolverType.BUILTIN_REF)
+    interpreter.allocate_tensors()
+    for detail, value in zip(interpreter.get_input_details(), inputs):
+        interpreter.set_tensor(detail["index"], value)
+    interpreter.invoke()
+    return [interpreter.get_tensor(detail["index"]) for detail in interpreter.get_output_details()]
+
+
+class Builder:
+    """A model of one graph, tensor by tensor and operator by operator."""
+
+    TYPES = {"float32": "FLOAT32", "int8": "INT8", "uint8": "UINT8", "int16": "INT16", "int32": "INT32", "int64": "INT64",
+             "bool": "BOOL"}
+
+    def __init__(self):
+        self.fb = tables()
+        self.tensors, self.operators, self.codes = [], [], []
+        self.buffers = [self.fb.BufferT()]
+        self.inputs, self.outputs = [], []
+
+    def tensor(self, shape, dtype="float32", scale=None, zero=0, data=None, axis=0, name=None):
+        tensor = self.fb.TensorT()
+        tensor.name = name or f"t{len(self.tensors)}"
+        tensor.shape = [int(d) for d in shape]
+        tensor.type = getattr(self.fb.TensorType, self.TYPES[np.dtype(dtype).name])
+        tensor.buffer = 0
+        if data is not None:
+            buffer = self.fb.BufferT()
+            buffer.data = np.frombuffer(np.ascontiguousarray(data, dtype).tobytes(), np.uint8)
+            self.buffers.append(buffer)
+            tensor.buffer = len(self.buffers) - 1
+        if scale is not None:
+            quantization = self.fb.QuantizationParametersT()
+            quantization.scale = [float(np.float32(s)) for s in np.atleast_1d(scale)]
+            quantization.zeroPoint = [int(z) for z in np.broadcast_to(zero, np.shape(np.atleast_1d(scale)))]
+            quantization.quantizedDimension = axis
+            tensor.quantization = quantization
+        self.tensors.append(tensor)
+        return len(self.tensors) - 1
+
+    def input(self, *args, **kwargs):
+        self.inputs.append(self.tensor(*args, **kwargs))
+        return self.inputs[-1]
+
+    def output(self, *args, **kwargs):
+        self.outputs.append(self.tensor(*args, **kwargs))
+        return self.outputs[-1]
+
+    def ints(self, values):
+        return self.tensor(np.shape(values), "int32", data=np.array(values, np.int32))
+
+    def operator(self, kind, inputs, outputs, options=None, version=1, **fields):
+        code = self.fb.OperatorCodeT()
+        number = getattr(self.fb.BuiltinOperator, kind)
+        code.builtinCode, code.deprecatedBuiltinCode, code.version = number, min(number, 127), version
+        self.codes.append(code)
+        operator = self.fb.OperatorT()
+        operator.opcodeIndex = len(self.codes) - 1
+        operator.inputs, operator.outputs = list(inputs), list(outputs)
+        if options:
+            operator.builtinOptionsType = getattr(self.fb.Options, options)
+            operator.builtinOptions = getattr(self.fb, options + "T")()
+            for name, value in fields.items():
+                assert hasattr(operator.builtinOptions, name), (options, name)
+                setattr(operator.builtinOptions, name, value)
+        self.operators.append(operator)
+
+    def bytes(self):
+        graph = self.fb.SubGraphT()
+        graph.name = "main"
+        graph.tensors, graph.operators = self.tensors, self.operators
+        graph.inputs, graph.outputs = self.inputs, self.outputs
+        model = self.fb.ModelT()
+        model.version, model.description = 3, "made by a test"
+        model.operatorCodes, model.subgraphs, model.buffers = self.codes, [graph], self.buffers
+        builder = flatbuffers.Builder(1024)
+        builder.Finish(model.Pack(builder), b"TFL3")
+        return bytes(builder.Output())
+
+
+def run_tessera(tessera, model, inputs, num_outputs, flags=()):
+    """The outputs of our compiled code; the text of the error where there is one."""
+    with tempfile.TemporaryDirectory() as name:
+        folder = pathlib.Path(name)
+        path = folder / "m.tflite"
+        path.write_bytes(model)
+        command = [tessera, "run", path, "--no-cache", *flags]
+        for i, value in enumerate(inputs):
+            np.save(folder / f"i{i}.npy", value)
+            command += ["--input", f"@{folder}/i{i}.npy"]
+        for i in range(num_outputs):
+            command += ["--output", f"@{folder}/o{i}.npy"]
+        run = subprocess.run(command, capture_output=True, text=True, check=False)
+        if run.returncode:
+            return run.stderr
+        return [np.load(folder / f"o{i}.npy") for i in range(num_outputs)]
