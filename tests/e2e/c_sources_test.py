@@ -296,6 +296,26 @@ class Large(CSources):
         self.assert_agree([want], got, "squeezenet", 1e-4)
 
 
+    def test_mlperf_tiny(self):
+        """The networks of MLPerf Tiny as their files are: bytes equal the reference's, floats agree."""
+        folders = sorted(self.digits()[0].parent.glob("mlperftiny-*"))
+        self.assertGreater(len(folders), 4)
+        for folder in folders:
+            with self.subTest(folder.name):
+                name = re.sub(r"\W", "_", folder.name)
+                shutil.copy(folder / "model.tflite", self.folder / f"{name}.tflite")
+                source = self.emit(self.folder / f"{name}.tflite")
+                library = source.compile("gcc", "-O2", "-shared", "-fPIC", output=f"{name}.so")
+                file = sorted(folder.glob("input_*_0.npy"))[0]
+                want = numpy.load(folder / file.name.replace("input_", "expected_"))
+                (got,), answer = source.run(library, [numpy.ascontiguousarray(numpy.load(file))])
+                self.assertEqual(answer, 0)
+                if want.dtype.kind == "f":
+                    self.assert_agree([want], [got], folder.name, 1e-4)
+                else:
+                    numpy.testing.assert_array_equal(want, got.reshape(want.shape))
+
+
 class Operators(CSources):
     """A test for each model of c_models."""
 
