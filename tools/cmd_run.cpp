@@ -20,6 +20,7 @@
 #include "flag_use.h"
 #include "progress.h"
 #include "run_flags.h"
+#include "step_progress.h"
 #include "support/error.h"
 #include "terminal.h"
 
@@ -146,10 +147,8 @@ int run(const RunCommand& command) {
     OpenOptions options;
     options.driver = driver_options(command.compile, &use);
     CompileWatch watch(command.compile.max_seconds);
-    options.driver.runner.on_step = [&](std::string_view step) {
-      progress.update(std::string(step));
-      watch.step(std::string(step));
-    };
+    StepProgress steps(progress, &watch);
+    options.driver.observers.add(steps);
     options.engine = parse_engine(command.run.engine);
     options.num_threads = command.compile.threads;
     options.cache = command.run.no_cache ? CacheUse::kNone : CacheUse::kFindAndKeep;
@@ -212,7 +211,8 @@ Command add_run_command(CLI::App& root) {
   app->add_option("-o,--output", command->outputs, "Write an output: [NAME=]@FILE.npy or @FILE.pb")
       ->allow_extra_args(false)
       ->type_name("SPEC");
-  app->add_option("--output-dir", command->output_dir, "Write every output to DIR/NAME.npy (.pb for values that are not tensors)")
+  app->add_option("--output-dir", command->output_dir,
+                  "Write every output to DIR/NAME.npy (.pb for values that are not tensors)")
       ->type_name("DIR");
   app->add_option("--expected-output", command->expected,
                   "Compare an output with [NAME=]@FILE.npy or @FILE.pb; exit code 2 when one differs")
