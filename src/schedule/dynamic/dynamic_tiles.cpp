@@ -334,22 +334,31 @@ const StmtNode* parts_of(const Version& version) {
   return has ? body.get() : nullptr;
 }
 
-// How many of the first versions go over parts of the weights together: all cut their work into multiples of the same
-// number of parts, which are enough for all threads. 0: none.
-size_t count_joined(const std::vector<Version>& versions, int64_t threads, int64_t& parts) {
-  for (size_t count = versions.size(); count > 1; --count) {
-    if (versions[count - 1].alone) continue;
-    parts = INT64_MAX;
-    bool all = true;
-    for (size_t v = 0; v < count; ++v) {
-      const StmtNode* loop = parts_of(versions[v]);
-      all &= loop != nullptr;
-      if (loop) parts = std::min(parts, *as_int(loop->extent));
+// Versions [first, end) that go over parts of the weights together: all cut their work into multiples of the same
+// number of parts, which are enough for all threads. Empty: none.
+struct JoinedVersions {
+  size_t first = 0, end = 0;
+  int64_t parts = 0;
+
+  bool contains(size_t version) const { return version >= first && version < end; }
+};
+
+JoinedVersions joined_versions(const std::vector<Version>& versions, int64_t threads) {
+  // The largest tile may cut the weights in another way than the tiles that follow it.
+  for (size_t first = 0; first < std::min<size_t>(2, versions.size()); ++first)
+    for (size_t end = versions.size(); end > first + 1; --end) {
+      if (versions[end - 1].alone) continue;
+      int64_t parts = INT64_MAX;
+      bool all = true;
+      for (size_t v = first; v < end; ++v) {
+        const StmtNode* loop = parts_of(versions[v]);
+        all &= loop != nullptr;
+        if (loop) parts = std::min(parts, *as_int(loop->extent));
+      }
+      for (size_t v = first; all && v < end; ++v) all = *as_int(parts_of(versions[v])->extent) % parts == 0;
+      if (all && parts >= 8 * threads) return {first, end, parts};
     }
-    for (size_t v = 0; all && v < count; ++v) all = *as_int(parts_of(versions[v])->extent) % parts == 0;
-    if (all && parts >= 8 * threads) return count;
-  }
-  return 0;
+  return {};
 }
 
 int64_t work_of(const TensorProgram& program) {
@@ -509,8 +518,7 @@ std::variant<ScheduledKernel, Declined> apply_by_tiles(const ScheduleRule& rule,
   };
   std::vector<Expr> row_counts;
   for (size_t a = 0; a + 1 < axes.size(); ++a) row_counts.push_back(axes[a].size);
-  int64_t parts = 0;
-  const size_t num_joined = shares_weights ? count_joined(versions, target.num_threads, parts) : 0;
+  const JoinedVersions together = shares_weights ? joined_versions(versions, target.num_threads) : JoinedVersions();
   const Var shared_part = make_var("p");
   std::vector<Stmt> joined;  // what versions that go over the weights together do with one part
   for (size_t v = 0; v < versions.size(); ++v) {
@@ -551,19 +559,19 @@ std::variant<ScheduledKernel, Declined> apply_by_tiles(const ScheduleRule& rule,
     // Large tiles share their own work among threads; small ones are shared out.
     const bool large = shares_weights || (!by_rows && work_of(version.tile.program) >= kLargeTile);
     if (!large) body = without_threads(body);
-    if (v < num_joined) {
+    if (together.contains(v)) {
       // All tiles and what they leave: one pass over the weights.
-      if (v > 0) body = with_fresh_definitions(body);
-      const Expr each = floordiv(body->extent, Expr(parts));
+      if (v > together.first) body = with_fresh_definitions(body);
+      const Expr each = floordiv(body->extent, Expr(together.parts));
       const Var first = make_var("q");
       const Stmt part = substitute(body->stmts[0], {{body->var.get(), body->begin + shared_part * each + first}});
       joined.push_back(
           for_loop(first, 0, each, ForKind::kSerial, for_loop(segment.var, 0, segment.count, ForKind::kSerial, part)));
-      if (v + 1 < num_joined) continue;
+      if (v + 1 < together.end) continue;
       std::vector<Var> over = vars;
       std::vector<Expr> counts = row_counts;
       over.push_back(shared_part);
-      counts.emplace_back(parts);
+      counts.emplace_back(together.parts);
       body = in_parallel(over, counts, seq(std::move(joined)));
     } else if (shares_weights && are_parallel(body, result.program.params.back().get())) {
       // What a tile reads of the weights at once stays near while all tiles go over it.

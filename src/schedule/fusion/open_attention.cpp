@@ -405,6 +405,33 @@ class OpenAttention {
     return copied(m, p, buffer, indices, axes, row, column, rows, columns, ends_within, memory, std::move(operand));
   }
 
+  // The places along a dimension that a block reads: `base` and `extent` of them. `offset` is the index from `base` on,
+  // null for the whole dimension.
+  struct Window {
+    Expr base = 0, offset;
+    int64_t extent = 0;
+  };
+
+  // Of a dimension of `dim` places, read at `index`: one head's columns where queries, keys and values of all heads lie
+  // in one row.
+  Window window_of(const Expr& index, const std::vector<StageAxis>& axes, int64_t dim) const {
+    const Window whole{0, {}, dim};
+    VarMap origin;
+    Bounds bounds = bounds_;
+    for (const StageAxis& axis : axes) {
+      if (axis.role != Role::kOther) continue;
+      const auto extent = as_int(axis.extent);
+      if (!extent) return whole;
+      origin[axis.var.get()] = 0;
+      bounds.set(axis.var, 0, *extent - 1);
+    }
+    const Expr base = simplify(substitute(index, origin), bounds), offset = simplify(index - base, bounds);
+    const Interval places = bounds_of(offset, bounds);
+    const bool is_fixed = std::none_of(at_.begin(), at_.end(), [&](const Var& at) { return uses_var(offset, at); });
+    if (!is_fixed || places.lo != 0 || !places.hi || *places.hi + 1 >= dim) return whole;
+    return {base, offset, *places.hi + 1};
+  }
+
   std::optional<Operand> copied(size_t m, size_t p, const BufferPtr& buffer, const std::vector<Expr>& indices,
                                 const std::vector<StageAxis>& axes, const Var& row, const Var& column, int64_t rows,
                                 int64_t columns, bool ends_within, const Place& memory, Operand operand) {
@@ -431,13 +458,15 @@ class OpenAttention {
       }
       if (!is_row && !is_column && (!dim || (row && uses_var(local, row)) || (column && uses_var(local, column))))
         return std::nullopt;
-      const int64_t extent = is_row ? rows : is_column ? columns : *dim;
-      most *= is_row ? chain_.block : is_column ? chain_.columns->size : *dim;
+      const Window window = is_row || is_column ? Window{} : window_of(local, axes, *dim);
+      if (window.offset) operand.indices[d] = window.offset;
+      const int64_t extent = is_row ? rows : is_column ? columns : window.extent;
+      most *= is_row ? chain_.block : is_column ? chain_.columns->size : window.extent;
       vars.push_back(make_var("i"));
       bounds.set(vars.back(), 0, extent - 1);
       shape.push_back(extent);
       counts.push_back(is_column && ends_within ? Expr(valid_) : Expr(extent));
-      from.push_back(is_row ? vars.back() + at_.back() : is_column ? vars.back() + first_ : Expr(vars.back()));
+      from.push_back(vars.back() + (is_row ? at_.back() : is_column ? first_ : window.base));
       to.push_back(vars.back());
     }
     BufferPtr& copy = copies_[{m, p}];
