@@ -21,6 +21,7 @@
 #include "progress.h"
 #include "run_flags.h"
 #include "runtime/cpu/affinity.h"
+#include "step_progress.h"
 #include "support/error.h"
 #include "terminal.h"
 #include "throughput.h"
@@ -84,7 +85,8 @@ std::vector<Tensor> interpreted(const BenchCommand& command, OpenOptions options
   for (const KernelInfo& kernel : model.kernels()) flops += static_cast<double>(std::max<int64_t>(kernel.flops, 0));
   if (flops > kMostFlops) return {};
   options.engine = Engine::kInterp;
-  options.driver.runner = {};  // whoever watched the compile has gone
+  options.driver.runner = {};
+  options.driver.observers = {};  // whoever watched the compile has gone
   const OpenedModel interpreter = open_model(command.model, options);
   interpreter.model->bind(inputs);
   interpreter.model->run();
@@ -111,10 +113,8 @@ int bench(const BenchCommand& command) {
     OpenOptions options;
     options.driver = driver_options(command.compile, &use);
     std::optional<CompileWatch> watch(std::in_place, command.compile.max_seconds);
-    options.driver.runner.on_step = [&](std::string_view step) {
-      progress.update(std::string(step));
-      watch->step(std::string(step));
-    };
+    StepProgress steps(progress, &*watch);
+    options.driver.observers.add(steps);
     options.engine = parse_engine(command.run.engine);
     options.num_threads = command.compile.threads;
     options.cache = command.run.no_cache ? CacheUse::kNone : CacheUse::kFindAndKeep;
@@ -152,6 +152,7 @@ int bench(const BenchCommand& command) {
       OpenOptions usual = options;
       usual.driver.compile.numerics = "default";
       usual.driver.runner = {};
+      usual.driver.observers = {};
       const OpenedModel beside = open_model(command.model, usual);
       beside.model->bind_values(values);
       time_runs({beside.model.get()}, {command.warm_up, kWarmUpMs, kWarmUps});

@@ -19,6 +19,7 @@
 #include "flag_use.h"
 #include "package/atomic_file.h"
 #include "progress.h"
+#include "step_progress.h"
 #include "support/error.h"
 #include "terminal.h"
 
@@ -126,10 +127,8 @@ int compile(const CompileCommand& command) {
   DriverOptions options = driver_options(command.flags, &use);
   options.emit = kEmits.at(command.emit);
   CompileWatch watch(command.flags.max_seconds);
-  options.runner.on_step = [&](std::string_view step) {
-    progress.update(std::string(step));
-    watch.step(std::string(step));
-  };
+  StepProgress steps(progress, &watch);
+  options.observers.add(steps);
   const std::string output = command.output.empty() ? default_output(command, options.emit) : command.output;
   const bool is_program = options.emit == Emit::kExecutable;
   const bool is_module = options.emit == Emit::kModule || is_program;

@@ -10,6 +10,7 @@
 #include "commands.h"
 #include "diff_flags.h"
 #include "progress.h"
+#include "step_progress.h"
 #include "terminal.h"
 
 namespace tessera {
@@ -32,7 +33,8 @@ int diff(const DiffCommand& command) {
     DiffRequest request = diff_request(command.flags);
     request.find.max_seconds = command.seconds;
     request.find.step = [&](const std::string& step) { progress.update(step); };
-    request.driver.runner.on_step = [&](std::string_view step) { progress.update(std::string(step)); };
+    StepProgress steps(progress);
+    request.driver.observers.add(steps);
     difference = diff_model(request);
   }
   const std::string verify = verify_command(command.flags, folder);

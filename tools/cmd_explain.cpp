@@ -12,6 +12,7 @@
 #include "driver/analysis/explain.h"
 #include "flag_use.h"
 #include "progress.h"
+#include "step_progress.h"
 #include "terminal.h"
 
 namespace tessera {
@@ -30,7 +31,8 @@ int explain_verb(const ExplainCommand& command) {
   {
     Progress progress("explaining " + std::filesystem::path(command.model).filename().string());
     DriverOptions options = driver_options(command.compile, &use);
-    options.runner.on_step = [&](std::string_view step) { progress.update(std::string(step)); };
+    StepProgress steps(progress);
+    options.observers.add(steps);
     explained = explain_model(command.model, options);
   }
   print_lines(use, command.compile);

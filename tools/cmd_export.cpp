@@ -40,7 +40,7 @@ std::string name_problem(const std::string& output) {
 
 // The model as it is read, before any pass: one graph.
 Graph read_graph(const ExportCommand& command) {
-  const RunnerOptions nobody;
+  const DriverOptions nobody;
   PassRunner unwatched(nobody);
   ImportedModel model = read_model(command.model, driver_options(command.flags), unwatched);
   if (!model.symbols.empty()) refuse_ranges(model, "export");  // read at one size; a graph may have symbols of its own

@@ -34,7 +34,7 @@ struct GradcheckCommand {
 Graph read_graph(const GradcheckCommand& command) {
   DriverOptions options = driver_options(command.flags);
   take_input_sizes(command.model, command.run, options.compile);
-  const RunnerOptions nobody;
+  const DriverOptions nobody;
   PassRunner unwatched(nobody);
   ImportedModel model = read_model(command.model, options, unwatched);
   if (!model.symbols.empty()) refuse_ranges(model, "gradcheck");

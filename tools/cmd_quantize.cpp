@@ -66,7 +66,7 @@ QuantizationOptions options_of(const QuantizeCommand& command) {
 }
 
 Graph read_graph(const QuantizeCommand& command, const CalibrationData& data) {
-  const RunnerOptions nobody;
+  const DriverOptions nobody;
   PassRunner unwatched(nobody);
   DriverOptions options = driver_options(command.compile);
   if (const auto declared = declarations_of_file(command.model))
@@ -93,7 +93,7 @@ void write_quantized(const QuantizeCommand& command, const Graph& graph) {
   options.compile.dims.clear();
   options.compile.shapes.clear();
   options.emit = Emit::kModule;
-  PassRunner runner(options.runner);
+  PassRunner runner(options);
   write_module(compile_graph(graph, options, runner), command.output);
 }
 

@@ -21,6 +21,7 @@
 #include "labels.h"
 #include "progress.h"
 #include "run_flags.h"
+#include "step_progress.h"
 #include "support/error.h"
 #include "terminal.h"
 
@@ -153,10 +154,8 @@ int run(const RunCommand& command) {
     OpenOptions options;
     options.driver = driver_options(command.compile, &use);
     CompileWatch watch(command.compile.max_seconds);
-    options.driver.runner.on_step = [&](std::string_view step) {
-      progress.update(std::string(step));
-      watch.step(std::string(step));
-    };
+    StepProgress steps(progress, &watch);
+    options.driver.observers.add(steps);
     options.engine = parse_engine(command.run.engine);
     options.num_threads = command.compile.threads;
     options.cache = command.run.no_cache ? CacheUse::kNone : CacheUse::kFindAndKeep;

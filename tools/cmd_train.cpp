@@ -90,7 +90,7 @@ std::string set_batch(const std::string& path, DimBounds batch, CompileOptions& 
 }
 
 Graph read_graph(const TrainCommand& command, int64_t batch) {
-  const RunnerOptions nobody;
+  const DriverOptions nobody;
   PassRunner unwatched(nobody);
   DriverOptions options = driver_options(command.compile);
   set_batch(command.model, {batch, batch, 1}, options.compile);
@@ -104,7 +104,7 @@ std::unique_ptr<Model> compiled(Graph graph, const TrainCommand& command) {
   options.compile.dims.clear();  // the graph has no open sizes any more
   options.compile.shapes.clear();
   options.emit = Emit::kModule;
-  PassRunner runner(options.runner);
+  PassRunner runner(options);
   const std::string name = graph.name;
   return load_module(module_in_memory(compile_graph(std::move(graph), options, runner)), name, command.compile.threads);
 }
@@ -133,7 +133,7 @@ void write_trained(const TrainCommand& command, const Model& step, const std::ve
   std::vector<TensorPtr> values;
   for (size_t i = 0; i < names.size(); ++i) values.push_back(std::make_shared<const Tensor>(step.state(i)));
   DriverOptions options = driver_options(command.compile);
-  PassRunner runner(options.runner);
+  PassRunner runner(options);
   set_batch(command.model, {1, command.batch, 1}, options.compile);
   if (command.output.ends_with(".onnx") || command.output.ends_with(".graph")) {
     const Graph graph = with_constants(read_graph(command, command.batch), names, values);

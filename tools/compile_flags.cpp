@@ -241,15 +241,13 @@ DriverOptions driver_options(const CompileFlags& flags, FlagUse* use) {
   if (!flags.db.empty()) {
     TunedKernels tuned = tuned_kernels(flags.db, resolve_target(options.compile), fp32_of(options.compile));
     if (use) use->begin(tuned);
-    options.tuned = std::move(tuned.choose);
-    options.tuned_graph = std::move(tuned.graph);
-    options.tuned_digest = std::move(tuned.digest);
+    options.decisions = std::move(tuned.decisions);
   }
   options.runner.verify_each = flags.verify_each;
   options.runner.print_ir_after = flags.print_ir_after;
   options.runner.ir_stream = &std::cerr;
   options.runner.save_temps = flags.save_temps;
-  if (use) use->watch(options);
+  if (use) options.observers.add(*use);
   return options;
 }
 

@@ -6,9 +6,9 @@
 #include <fmt/ranges.h>
 
 #include "compile_flags.h"
+#include "driver/step_names.h"
 #include "loop/intrinsic_text.h"
 #include "support/mapped_file.h"
-#include "te/canonical.h"
 #include "tune/task_kernel.h"
 
 namespace tessera {
@@ -19,28 +19,21 @@ constexpr char kAsk[] = "'tessera explain' says why";
 
 }  // namespace
 
-void FlagUse::watch(DriverOptions& options) {
-  options.runner.on_program = [this](std::string_view step, const Program& program) {
-    if (step == "schedule") see(program);
-  };
-  if (!options.tuned_graph) return;
-  options.tuned_graph = [this, tuned = options.tuned_graph](const std::string& model_hash) {
-    TunedGraph graph = tuned(model_hash);
-    graph_ = !graph.choice.empty();
-    graph_refused_ = graph.refused;
-    return graph;
-  };
+void FlagUse::graph_chosen(const TunedGraph& graph) {
+  graph_ = !graph.choice.empty();
+  graph_refused_ = graph.refused;
 }
 
-void FlagUse::see(const Program& program) {
+void FlagUse::program_made(std::string_view step, const Program& program) {
+  if (step != kSchedule) return;
   compiled_ = true;
   for (const Kernel& kernel : program.kernels) {
     refusals_.insert(kernel.refused.begin(), kernel.refused.end());
     if (kernel.rule.starts_with("call ")) calls_.insert(kernel.rule.substr(5));
     const TaskKernel task(kernel);
-    if (!records_.choose || !task) continue;
+    if (!records_.decisions || !task) continue;
     hashes_.insert(task.hash());
-    const TunedChoice choice = records_.choose(kernel);
+    const TunedChoice choice = records_.decisions->choose_schedule(kernel);
     if (!choice.point && choice.refused.empty()) continue;
     ++(kernel.refused_tuning.empty() ? tuned_ : refused_);
   }

@@ -5,22 +5,21 @@
 #include <cstddef>
 #include <set>
 #include <string>
+#include <string_view>
 #include <vector>
 
-#include "driver/options.h"
+#include "driver/observer.h"
 #include "tune/tuned_kernels.h"
 
 namespace tessera {
 
 struct CompileFlags;
 
-// Of one compile. One thread at a time.
-class FlagUse {
+// Observes one compile.
+class FlagUse : public Observer {
  public:
   // The records of --db.
   void begin(const TunedKernels& records) { records_ = records; }
-  // `options` tell this object, which must outlive them, what happens.
-  void watch(DriverOptions& options);
   // Kernels with a schedule from the records.
   size_t tuned() const { return tuned_; }
   // One line for each file of which nothing, or not all that is about this model, was used. Of a compile that did not
@@ -28,7 +27,8 @@ class FlagUse {
   std::vector<std::string> lines(const CompileFlags& flags) const;
 
  private:
-  void see(const Program& program);
+  void graph_chosen(const TunedGraph& graph) override;
+  void program_made(std::string_view step, const Program& program) override;
   std::string db_line(const std::string& file) const;
   std::string kernel_line(const std::string& file) const;
 

@@ -10,6 +10,7 @@
 
 #include "driver/formats.h"
 #include "driver/model_file.h"
+#include "import/common/refused_model.h"
 #include "import/onnx/read/tensor_proto.h"
 #include "support/error.h"
 
@@ -18,9 +19,6 @@ namespace tessera {
 namespace fs = std::filesystem;
 
 namespace {
-
-// Errors that say "we do not do this yet", not "this model is wrong": operators, input kinds, dtypes, opsets.
-constexpr std::string_view kUnsupportedIds[] = {"TSR-1040", "TSR-1024", "TSR-1031", "TSR-1006"};
 
 std::string one_line(std::string text) {
   while (!text.empty() && text.back() == '\n') text.pop_back();
@@ -133,12 +131,12 @@ CaseResult run_case_or_throw(const std::string& folder, const CaseOptions& optio
   const std::string path = model_of_case(folder);
   OpenedModel opened;
   // Where the model leaves sizes open, each data set has its own, and a compile for them.
-  std::optional<UserError> open_sizes;
+  bool open_sizes = false;
   try {
     opened = open_model(path, options.open);
-  } catch (const UserError& error) {
-    if (error.diagnostic().id != "TSR-1020") throw;
-    open_sizes = error;
+  } catch (const RefusedModel& refused) {
+    if (refused.reason() != RefusedModel::Reason::kOpenSizes) throw;
+    open_sizes = true;
   }
   std::vector<fs::path> data_sets;
   for (const auto& entry : fs::directory_iterator(folder)) {
@@ -191,11 +189,10 @@ std::vector<std::string> find_cases(const std::vector<std::string>& dirs) {
 CaseResult run_case(const std::string& folder, const CaseOptions& options) {
   try {
     return run_case_or_throw(folder, options);
-  } catch (const UserError& error) {
-    const std::string& id = error.diagnostic().id;
-    const bool unsupported =
-        std::find(std::begin(kUnsupportedIds), std::end(kUnsupportedIds), id) != std::end(kUnsupportedIds);
-    return {unsupported ? CaseVerdict::kUnsupported : CaseVerdict::kFail, one_line(error.what())};
+  } catch (const RefusedModel& refused) {
+    // "We do not do this yet", or "this model is wrong".
+    const bool unsupported = refused.reason() == RefusedModel::Reason::kUnsupported;
+    return {unsupported ? CaseVerdict::kUnsupported : CaseVerdict::kFail, one_line(refused.what())};
   } catch (const std::exception& error) {
     return {CaseVerdict::kFail, one_line(error.what())};
   }

@@ -66,12 +66,19 @@ struct CompileOptions {
 // What went wrong. what() is the whole text.
 class CompileError : public std::runtime_error {
  public:
+  // What a program may decide on.
+  enum class Reason : uint8_t {
+    kOther,
+    kOpenSizes,    // the model leaves sizes open: it can be compiled with values for them
+    kUnsupported,  // it is a model, and uses what is not supported: operators, types, opsets
+  };
   struct Details {
     std::string id;       // stable, "TSR-1040"; docs/errors.md lists them. Empty for a bug of ours.
     std::string message;  // what was found
     std::string node;     // the model's own name of the node, may be empty
     std::string legal;    // what would be legal, may be empty
     std::string hint;     // what to do, may be empty
+    Reason reason = Reason::kOther;
   };
   CompileError(const std::string& text, Details details) : std::runtime_error(text), details_(std::move(details)) {}
   const Details& details() const { return details_; }

@@ -38,10 +38,20 @@ using Shapes = std::map<std::string, std::vector<int64_t>>;
 // ---- errors
 // ----------------------------------------------------------------------------------------------------------
 
+const char* reason_name(CompileError::Reason reason) {
+  switch (reason) {
+    case CompileError::Reason::kOther: return "";
+    case CompileError::Reason::kOpenSizes: return "open_sizes";
+    case CompileError::Reason::kUnsupported: return "unsupported";
+  }
+  return "";
+}
+
 void raise_python(const char* type, const CompileError::Details& details) {
   const nb::object cls = nb::module_::import_("tessera._errors").attr(type);
-  const nb::object instance = cls(details.message.c_str(), "id"_a = details.id.c_str(), "node"_a = details.node.c_str(),
-                                  "legal"_a = details.legal.c_str(), "hint"_a = details.hint.c_str());
+  const nb::object instance =
+      cls(details.message.c_str(), "id"_a = details.id.c_str(), "node"_a = details.node.c_str(),
+          "legal"_a = details.legal.c_str(), "hint"_a = details.hint.c_str(), "reason"_a = reason_name(details.reason));
   PyErr_SetObject(cls.ptr(), instance.ptr());
 }
 

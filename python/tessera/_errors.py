@@ -12,7 +12,7 @@ def _in_python(hint: str) -> str:
 
 
 class _Diagnostic(Exception):
-    def __init__(self, message: str, *, id: str = "", node: str = "", legal: str = "", hint: str = "") -> None:
+    def __init__(self, message: str, *, id: str = "", node: str = "", legal: str = "", hint: str = "", reason: str = "") -> None:
         hint = _in_python(hint)
         lines = [f"{id}: {message}" if id else message]
         lines += [f"  {label + ':':<6} {text}" for label, text in (("node", node), ("legal", legal), ("hint", hint)) if text]
@@ -22,9 +22,10 @@ class _Diagnostic(Exception):
         self.node = node
         self.legal = legal
         self.hint = hint
+        self.reason = reason
 
     def __reduce__(self):
-        details = {"id": self.id, "node": self.node, "legal": self.legal, "hint": self.hint}
+        details = {"id": self.id, "node": self.node, "legal": self.legal, "hint": self.hint, "reason": self.reason}
         return _restore, (type(self), self.message, details)
 
 
@@ -36,8 +37,9 @@ class Error(_Diagnostic):
     """A mistake in a model, an argument or the machine, which its user can mend.
 
     Attributes: ``id``, stable, "TSR-1040" (docs/errors.md lists them); ``message``, what was found; ``node``, the
-    model's own name of the node; ``legal``, what would be legal; ``hint``, what to do. All but ``id`` and ``message`` may
-    be empty.
+    model's own name of the node; ``legal``, what would be legal; ``hint``, what to do; ``reason``,
+    for programs: "open_sizes" (the model can be compiled with values for its sizes), "unsupported" (it uses what Tessera
+    does not know) or "". All but ``id`` and ``message`` may be empty.
     """
 
 

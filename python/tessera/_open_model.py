@@ -119,4 +119,4 @@ def _info(entry: tuple[str, int, list[int] | None, list[str]]) -> TensorInfo:
 
 def is_open(error: Error) -> bool:
     """Whether a compile failed for want of sizes alone."""
-    return error.id == "TSR-1020"
+    return error.reason == "open_sizes"

@@ -7,6 +7,7 @@
 
 #include "arith/simplify.h"
 #include "graph/adjoint.h"
+#include "graph/no_gradient_error.h"
 #include "ops/composites/composites.h"
 #include "ops/op_util.h"
 #include "support/error.h"
@@ -138,8 +139,7 @@ class Differentiation {
       try {
         if (!rule) adjoint.fail("the operator has no rule for it", "operators with a gradient");
         answers = rule(adjoint);
-      } catch (const UserError& error) {
-        if (error.diagnostic().id != "TSR-2072") throw;
+      } catch (const NoGradientError& error) {
         refused_.push_back(error.diagnostic());  // the sweep goes on, to find the others
         for (size_t i = 0; i < wanted.size(); ++i)
           if (wanted[i]) answers[i] = filled(0, node.inputs[i]);

@@ -13,7 +13,6 @@
 #include "driver/build_module.h"
 #include "driver/devices.h"
 #include "driver/open_sizes.h"
-#include "driver/pass_limit.h"
 #include "driver/pipeline.h"
 #include "driver/step_names.h"
 #include "driver/variants.h"
@@ -95,9 +94,7 @@ class Compile {
       : options_(options_of_steps(options)),
         runner_(runner),
         target_(resolve_target(options.compile)),
-        decides_(deciding_for(options)),
-        own_limit_(options.max_applications),
-        limit_(options.pass_limit ? *options.pass_limit : own_limit_) {}
+        decides_(deciding_for(options)) {}
 
   Compiled run(ImportedModel model) {
     if (!options_.compile.places.empty()) check_may_be_placed(model);
@@ -119,7 +116,7 @@ class Compile {
 
   // The steps down to a naive program; empty when the graph alone was asked for, which is in `graphs_` then.
   std::optional<Program> lower(Graph graph, const DriverOptions& options) {
-    Pipeline pipeline(options, decides_, runner_, limit_);
+    Pipeline pipeline(options, decides_, runner_, applications_);
     graph = pipeline.simplify(std::move(graph));
     if (options_.emit != Emit::kGraph) return pipeline.lower(graph);
     graphs_.push_back(std::move(graph));
@@ -128,8 +125,8 @@ class Compile {
 
   // The same for a few sizes of one model, with the same decisions for all of them.
   auto lower_each_size() {
-    return [this, before = limit_](Graph graph, const std::set<std::string>& left_out) {
-      limit_ = before;
+    return [this, before = applications_](Graph graph, const std::set<std::string>& left_out) {
+      applications_ = before;
       DriverOptions fewer = options_;
       fewer.compile.disabled_passes.insert(left_out.begin(), left_out.end());
       return *lower(std::move(graph), fewer);
@@ -139,7 +136,7 @@ class Compile {
   // And from there to a planned one. Where a text of it was asked for, that stands in the result.
   std::optional<Program> plan(std::optional<Program> program) {
     if (!program) return {};
-    program = Pipeline(options_, decides_, runner_, limit_).schedule_and_plan(std::move(*program));
+    program = Pipeline(options_, decides_, runner_, applications_).schedule_and_plan(std::move(*program));
     if (options_.emit == Emit::kLoop) result_.text += kernels_text(*program);
     if (options_.emit == Emit::kProgram) result_.text += print(*program, {.elide_constants = true});
     return program;
@@ -155,7 +152,6 @@ class Compile {
 
   // One program for a range of sizes, of those for some of them. Empty where a flow does instead.
   std::optional<Program> program_of_samples(ImportedModel& model) {
-    const PassLimit before = limit_;
     auto found = program_of_sizes(model, lower_each_size());
     if (auto* sized = std::get_if<SizedProgram>(&found)) {
       result_.info.sizes = to_string(sized->evidence);
@@ -166,7 +162,6 @@ class Compile {
     auto flow = model.as_flow();
     auto* made = std::get_if<ImportedModel>(&flow);
     if (!made) throw UserError(refused.diagnostic);
-    limit_ = before;
     if (made->flow && made->flow->why.reason.empty())
       *made = as_flow_because(std::move(*made), {refused.diagnostic.node, refused.diagnostic.message});
     flow_instead_ = std::move(*made);
@@ -207,7 +202,7 @@ class Compile {
     const bool keep_all = !options_.runner.save_temps.empty();
     const ObjectCode object = runner_.time(kCodegen, [&] {
       // At -O0 there is nothing to leave out.
-      const bool optimised = Pipeline(options_, decides_, runner_, limit_).may_optimize_code();
+      const bool optimised = Pipeline(options_, decides_, runner_, applications_).may_optimize_code(program);
       codegen.opt_level = optimised ? options_.compile.opt_level : 0;
       codegen.module_name = result_.info.model_name;
       if (numerics_of(options_.compile) == NumericsMode::kDeterministic) codegen.bits_of = &decides_;
@@ -239,8 +234,7 @@ class Compile {
   const DriverOptions options_;
   PassRunner& runner_;
   const Target target_, decides_;
-  PassLimit own_limit_;
-  PassLimit& limit_;
+  int64_t applications_ = 0;
   Compiled result_;
   std::vector<Graph> graphs_;  // what Emit::kGraph asks for
   std::optional<ImportedModel> flow_instead_;
@@ -251,34 +245,36 @@ Compiled compile_symbols(ImportedModel model, const DriverOptions& options, Pass
   const std::function<ImportedModel()> at_samples = std::exchange(model.at_samples, nullptr);
   const bool open = std::any_of(model.graph.symbols.begin(), model.graph.symbols.end(),
                                 [](const SymbolRange& symbol) { return !symbol.is_data(); });
-  std::optional<PassLimit> before;  // the same decisions
-  if (options.pass_limit) before = *options.pass_limit;
   NoGraph why;
   try {
-    Compiled compiled = compile_imported(std::move(model), options, runner);
+    Compiled compiled = Compile(options, runner).run(std::move(model));
     if (open) compiled.info.sizes = "proved at all, by shapes that are expressions";
     return compiled;
   } catch (const SymbolicShapeError& error) {
     why = {error.diagnostic().node, error.diagnostic().message};
   }
-  if (options.remarks) options.remarks->refused(std::string(kSymbolicSizes), why.node, why.reason);
-  if (before) *options.pass_limit = *before;
-  return compile_imported(with_reason(at_samples(), why), options, runner);
+  options.observers.tell(&Observer::remarked, not_symbolic(why));
+  return Compile(options, runner).run(with_reason(at_samples(), why));
+}
+
+// The options with what their decisions say of the whole model.
+DriverOptions with_graph_choice(const ImportedModel& model, const DriverOptions& options) {
+  DriverOptions chosen = options;
+  if (model.flow || !model.symbols.empty() || !model.graph.symbols.empty()) return chosen;
+  const auto graph = options.decisions->choose_graph([&] { return model_hash_of(model.graph, options); });
+  if (!graph) return chosen;
+  options.observers.tell(&Observer::graph_chosen, *graph);
+  chosen.graph_choice = graph->choice;
+  return chosen;
 }
 
 }  // namespace
 
 Compiled compile_imported(ImportedModel model, const DriverOptions& options, PassRunner& runner) {
   check_options(options);
-  if (options.tuned_graph) {
-    DriverOptions chosen = options;
-    chosen.tuned_graph = {};
-    if (!model.flow && model.symbols.empty() && model.graph.symbols.empty())
-      chosen.graph_choice = options.tuned_graph(model_hash_of(model.graph, options)).choice;
-    return compile_imported(std::move(model), chosen, runner);
-  }
-  if (model.at_samples && options.emit != Emit::kGraph) return compile_symbols(std::move(model), options, runner);
-  return Compile(options, runner).run(std::move(model));
+  const DriverOptions chosen = with_graph_choice(model, options);
+  if (model.at_samples && options.emit != Emit::kGraph) return compile_symbols(std::move(model), chosen, runner);
+  return Compile(chosen, runner).run(std::move(model));
 }
 
 Compiled compile_graph(Graph graph, const DriverOptions& options, PassRunner& runner) {
@@ -288,13 +284,14 @@ Compiled compile_graph(Graph graph, const DriverOptions& options, PassRunner& ru
 std::string model_hash_of(const Graph& graph, const DriverOptions& options) {
   DriverOptions plain = options;
   plain.emit = Emit::kModule;
-  plain.remarks = nullptr;
+  plain.observers = {};
   plain.graph_choice = {};
-  const RunnerOptions nobody;
+  plain.max_applications = INT64_MAX;
+  const DriverOptions nobody;
   PassRunner unwatched(nobody);
-  PassLimit no_limit;
+  int64_t applications = 0;
   const Target decides = deciding_target(options.compile);
-  Pipeline pipeline(plain, decides, unwatched, no_limit);
+  Pipeline pipeline(plain, decides, unwatched, applications);
   const Program program = pipeline.lower(pipeline.simplify(graph));
   Hasher hasher;
   hasher.add(model_hash(program));
@@ -306,12 +303,12 @@ std::string model_hash_of(const Graph& graph, const DriverOptions& options) {
 }
 
 Compiled compile_model(const std::string& path, const DriverOptions& options) {
-  PassRunner runner(options.runner);
+  PassRunner runner(options);
   return compile_imported(read_model(path, options, runner), options, runner);
 }
 
 Compiled compile_model(const ModelBytes& model, const DriverOptions& options) {
-  PassRunner runner(options.runner);
+  PassRunner runner(options);
   return compile_imported(read_model(model, options, runner), options, runner);
 }
 

@@ -128,7 +128,7 @@ void check_numerics(const DriverOptions& options) {
   if (compile.fp32 == "pieces") refuse("--fp32 pieces", "pieces of bf16 are another algorithm, which has no place");
   if (!compile.kernels.empty())
     refuse("--kernel", "what a function of one's own computes is not known, so it has no place");
-  if (options.tuned || options.tuned_graph)
+  if (!options.decisions->digest().empty())
     refuse("--db", "schedules that one machine found faster have no place, because sums follow the schedule,");
   if (mode == NumericsMode::kStrict && compile.precision != "f32")
     refuse("--precision " + compile.precision, "a lower precision is another algorithm, which has no place");

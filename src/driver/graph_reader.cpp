@@ -9,6 +9,7 @@
 #include "graph/hash.h"
 #include "graph/op_def.h"
 #include "graph/parser.h"
+#include "import/common/refused_model.h"
 #include "ops/composites/composites.h"
 #include "ops/op_table.h"
 #include "support/error.h"
@@ -233,11 +234,12 @@ Graph bind_options(const Graph& graph, const ImportOptions& options) {
     hint += fmt::format(" --dim {}=VALUE", symbol.var->name);
   }
   if (!open.empty())
-    throw UserError({.id = "TSR-1020",
-                     .message = "the model leaves dimensions open that have no value yet:" + open,
-                     .node = {},
-                     .legal = "a value for every dimension",
-                     .hint = "add" + hint});
+    throw RefusedModel(RefusedModel::Reason::kOpenSizes,
+                       {.id = "TSR-1020",
+                        .message = "the model leaves dimensions open that have no value yet:" + open,
+                        .node = {},
+                        .legal = "a value for every dimension",
+                        .hint = "add" + hint});
   Graph bound = bind_symbols(graph, values);
   for (SymbolRange& symbol : bound.symbols) {
     const SymbolRange& asked = *find_range(options.symbols, symbol.var->name);

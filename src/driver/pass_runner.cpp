@@ -27,21 +27,28 @@ bool always_verify() {
 
 }  // namespace
 
-PassRunner::PassRunner(const RunnerOptions& options) : options_(options) {
-  if (options_.save_temps.empty()) return;
+PassRunner::PassRunner(const DriverOptions& options) : options_(options) {
+  if (options_.runner.save_temps.empty()) return;
   std::error_code error;
-  std::filesystem::create_directories(options_.save_temps, error);
+  std::filesystem::create_directories(options_.runner.save_temps, error);
   if (error) {
-    throw UserError({.id = "TSR-6103",
-                     .message = fmt::format("folder '{}' cannot be made: {}", options_.save_temps, error.message()),
-                     .node = {},
-                     .legal = "a folder that exists or can be made",
-                     .hint = "give another folder to --save-temps"});
+    throw UserError(
+        {.id = "TSR-6103",
+         .message = fmt::format("folder '{}' cannot be made: {}", options_.runner.save_temps, error.message()),
+         .node = {},
+         .legal = "a folder that exists or can be made",
+         .hint = "give another folder to --save-temps"});
   }
 }
 
 void PassRunner::begin(std::string_view name) {
-  if (options_.on_step) options_.on_step(name);
+  options_.observers.tell(&Observer::step_begins, name);
+  if (options_.decisions->is_cancelled())
+    throw UserError({.id = "TSR-5111",
+                     .message = fmt::format("the compile was cancelled before '{}'", name),
+                     .node = {},
+                     .legal = {},
+                     .hint = {}});
   begin_ = std::chrono::steady_clock::now();
 }
 
@@ -51,50 +58,49 @@ void PassRunner::end(std::string_view name) {
 }
 
 bool PassRunner::wants_print(std::string_view name) const {
-  return options_.print_ir_after == name || options_.print_ir_after == "all";
+  return options_.runner.print_ir_after == name || options_.runner.print_ir_after == "all";
 }
 
-bool PassRunner::wants_text(std::string_view name) const {
-  return !options_.print_ir_after.empty() || !options_.save_temps.empty();
+bool PassRunner::wants_text() const {
+  return !options_.runner.print_ir_after.empty() || !options_.runner.save_temps.empty();
 }
 
 void PassRunner::inspect(std::string_view name, const Graph& graph) {
-  if (options_.on_graph) options_.on_graph(name, graph);
-  if (options_.verify_each || always_verify()) verify_or_throw(graph, name);
-  if (wants_text(name)) show(name, "graph", print(graph, {.elide_constants = true}));
+  options_.observers.tell(&Observer::graph_made, name, graph);
+  if (options_.runner.verify_each || always_verify()) verify_or_throw(graph, name);
+  if (wants_text()) show(name, "graph", print(graph, {.elide_constants = true}));
 }
 
 void PassRunner::inspect(std::string_view name, const Program& program) {
-  if (options_.on_program) options_.on_program(name, program);
-  if (options_.verify_each || always_verify()) verify_or_throw(program, name);
-  if (wants_text(name)) show(name, "program", print(program, {.elide_constants = true}));
+  options_.observers.tell(&Observer::program_made, name, program);
+  if (options_.runner.verify_each || always_verify()) verify_or_throw(program, name);
+  if (wants_text()) show(name, "program", print(program, {.elide_constants = true}));
 }
 
 void PassRunner::inspect(std::string_view name, const ImportedModel& model) {
   if (!model.flow) return inspect(name, model.graph);
-  if (options_.on_graph)
-    for (const Graph& piece : model.flow->pieces) options_.on_graph(name, piece);
-  if (options_.verify_each || always_verify()) {
+  for (const Graph& piece : model.flow->pieces) options_.observers.tell(&Observer::graph_made, name, piece);
+  if (options_.runner.verify_each || always_verify()) {
     if (const auto violations = verify(*model.flow); !violations.empty())
       throw InternalError(fmt::format("after {}:\n  {}", name, fmt::join(violations, "\n  ")));
   }
-  if (wants_text(name)) show(name, "flow", print(*model.flow, true));
+  if (wants_text()) show(name, "flow", print(*model.flow, true));
 }
 
 void PassRunner::show(std::string_view name, std::string_view level, std::string text) {
   const bool changed = text != last_text_;
   if (wants_print(name)) {
-    *options_.ir_stream << fmt::format("// after {}{}\n", name, changed ? "" : " (unchanged)");
-    if (changed) *options_.ir_stream << text << '\n';
-    options_.ir_stream->flush();
+    *options_.runner.ir_stream << fmt::format("// after {}{}\n", name, changed ? "" : " (unchanged)");
+    if (changed) *options_.runner.ir_stream << text << '\n';
+    options_.runner.ir_stream->flush();
   }
   if (changed) save(fmt::format("{}.{}", name, level), text);
   last_text_ = std::move(text);
 }
 
 void PassRunner::save(std::string_view file, std::string_view bytes) {
-  if (options_.save_temps.empty()) return;
-  const auto path = std::filesystem::path(options_.save_temps) / fmt::format("{:02}-{}", saved_++, file);
+  if (options_.runner.save_temps.empty()) return;
+  const auto path = std::filesystem::path(options_.runner.save_temps) / fmt::format("{:02}-{}", saved_++, file);
   AtomicFile output(path, "temporary file");
   output.write(bytes);
   output.commit();

@@ -23,17 +23,17 @@ struct StepTime {
 class PassRunner {
  public:
   // `options` must outlive the runner. UserError TSR-6103 when the folder of save_temps cannot be made.
-  explicit PassRunner(const RunnerOptions& options);
-  explicit PassRunner(RunnerOptions&&) = delete;
+  explicit PassRunner(const DriverOptions& options);
+  explicit PassRunner(DriverOptions&&) = delete;
 
   // Calls `step`, which returns a Graph, a Program, a model or what a reader makes of one, and looks at the result as
-  // the options ask.
+  // the options ask. UserError TSR-5111 when the compile is cancelled.
   template <typename Step>
   auto run(std::string_view name, const Step& step) {
     begin(name);
     auto result = step();
     end(name);
-    spoil(name, result);
+    amend(name, result);
     inspect(name, result);
     return result;
   }
@@ -55,27 +55,23 @@ class PassRunner {
  private:
   void begin(std::string_view name);
   void end(std::string_view name);
-  void spoil(std::string_view name, Graph& graph) const {
-    if (options_.spoil_graph) options_.spoil_graph(name, graph);
-  }
-  void spoil(std::string_view name, Program& program) const {
-    if (options_.spoil_program) options_.spoil_program(name, program);
-  }
-  void spoil(std::string_view name, ImportedModel& model) const { spoil(name, model.graph); }
+  void amend(std::string_view name, Graph& graph) const { options_.decisions->amend(name, graph); }
+  void amend(std::string_view name, Program& program) const { options_.decisions->amend(name, program); }
+  void amend(std::string_view name, ImportedModel& model) const { amend(name, model.graph); }
   void inspect(std::string_view name, const Graph& graph);
   void inspect(std::string_view name, const Program& program);
   void inspect(std::string_view name, const ImportedModel& model);
-  void spoil(std::string_view name, ReadOutcome& outcome) const {
-    if (auto* model = std::get_if<ImportedModel>(&outcome)) spoil(name, *model);
+  void amend(std::string_view name, ReadOutcome& outcome) const {
+    if (auto* model = std::get_if<ImportedModel>(&outcome)) amend(name, *model);
   }
   void inspect(std::string_view name, const ReadOutcome& outcome) {
     if (const auto* model = std::get_if<ImportedModel>(&outcome)) inspect(name, *model);
   }
   void show(std::string_view name, std::string_view level, std::string text);
   bool wants_print(std::string_view name) const;
-  bool wants_text(std::string_view name) const;
+  bool wants_text() const;
 
-  const RunnerOptions& options_;
+  const DriverOptions& options_;
   std::chrono::steady_clock::time_point begin_;
   std::vector<StepTime> times_;
   std::string last_text_;  // of the step before, when texts are wanted

@@ -1,5 +1,6 @@
 #include "driver/pipeline.h"
 
+#include <algorithm>
 #include <string>
 #include <utility>
 #include <vector>
@@ -10,16 +11,13 @@
 #include "driver/devices.h"
 #include "driver/step_names.h"
 #include "driver/text/schedule_tool.h"
-#include "graph/printer.h"
 #include "graph_passes/pass.h"
 #include "interp/graph_interp.h"
 #include "loop/naive_loops.h"
-#include "loop/printer.h"
 #include "loop_passes/pass.h"
 #include "lower/lower.h"
 #include "ops/op_table.h"
 #include "program/memory_plan.h"
-#include "program/printer.h"
 #include "schedule/choose.h"
 #include "support/mapped_file.h"
 
@@ -28,10 +26,6 @@ namespace tessera::inline driver {
 namespace {
 
 using Kind = PassApplication::Kind;
-
-std::string text_of(const Graph& graph) { return print(graph, {.elide_constants = true}); }
-std::string text_of(const Program& program) { return print(program, {.elide_constants = true}); }
-std::string text_of(const LoopProgram& loops) { return print(loops); }
 
 // The passes and schedule steps that the user or the choice for the model leaves out.
 std::set<std::string> disabled_steps(const DriverOptions& options) {
@@ -49,37 +43,48 @@ Intrinsics declared_kernels(const std::vector<std::string>& files) {
 
 }  // namespace
 
-Pipeline::Pipeline(const DriverOptions& options, const Target& decides, PassRunner& runner, PassLimit& limit)
-    : options_(options), decides_(decides), disabled_(disabled_steps(options)), runner_(runner), limit_(limit) {}
+Pipeline::Pipeline(const DriverOptions& options, const Target& decides, PassRunner& runner, int64_t& applications)
+    : options_(options),
+      decides_(decides),
+      disabled_(disabled_steps(options)),
+      runner_(runner),
+      applications_(applications) {}
 
 bool Pipeline::may_run(std::string_view pass, int min_level) const {
   return options_.compile.opt_level >= min_level && is_enabled(pass);
 }
 
+bool Pipeline::may_apply(PassApplication& application) {
+  application.number = ++applications_;
+  return applications_ <= options_.max_applications;
+}
+
 template <typename Ir, typename Change>
 void Pipeline::apply(PassApplication application, bool counts, Ir& ir, const Change& change) {
-  if (counts && !limit_.allow(std::move(application))) return;
-  const bool kept = counts && limit_.at_limit();
-  if (kept) limit_.before = text_of(ir);
+  if (!counts) return change(ir);
+  if (!may_apply(application)) return;
+  options_.observers.tell(&Observer::application_begins, application, ChangedIr(&ir));
   change(ir);
-  if (kept) limit_.after = text_of(ir);
+  options_.observers.tell(&Observer::application_ended, application, ChangedIr(&ir));
+}
+
+Remarks* Pipeline::remarks() { return options_.observers.want_remarks() ? &remarks_ : nullptr; }
+
+void Pipeline::tell_remarks() {
+  for (; told_ < remarks_.list().size(); ++told_) options_.observers.tell(&Observer::remarked, remarks_.list()[told_]);
 }
 
 Graph Pipeline::simplify(Graph graph) {
   GraphInterpreter evaluator;
   const KnownSymbols known(graph.symbols);
   const Numerics most = loosest(numerics_of(options_.compile));
-  const PassContext context{standard_ops(),
-                            evaluator,
-                            decides_,
-                            options_.compile.opt_level,
-                            options_.remarks,
-                            precision_of(options_.compile),
-                            most};
+  const PassContext context{
+      standard_ops(), evaluator, decides_, options_.compile.opt_level, remarks(), precision_of(options_.compile), most};
   for (const GraphPass& pass : graph_pipeline()) {
     if (!may_run(pass.name, pass.min_level) || !pass.may_run(most)) continue;
     apply({Kind::kGraphPass, std::string(pass.name), ""}, pass.min_level > 0, graph,
           [&](Graph& g) { g = runner_.run(pass.name, [&] { return pass.run(g, context); }); });
+    tell_remarks();
   }
   return graph;
 }
@@ -102,8 +107,11 @@ Program Pipeline::schedule_and_plan(Program program) {
   });
 }
 
-bool Pipeline::may_optimize_code() {
-  return options_.compile.opt_level > 0 && limit_.allow({Kind::kCodegen, std::string(kCodegen), ""});
+bool Pipeline::may_optimize_code(const Program& program) {
+  PassApplication application{Kind::kCodegen, std::string(kCodegen), ""};
+  if (options_.compile.opt_level == 0 || !may_apply(application)) return false;
+  options_.observers.tell(&Observer::application_begins, application, ChangedIr(&program));
+  return true;
 }
 
 void Pipeline::run_program_passes(ProgramPhase phase, Program& program) {
@@ -122,9 +130,10 @@ void Pipeline::use_kernels_of_the_user(Program& program) {
   if (options_.compile.kernels.empty()) return;
   program = runner_.run(kKernels, [&] {
     use_declared_kernels(program, declared_kernels(options_.compile.kernels), decides_, options_.compile.opt_level,
-                         options_.compile.disabled_passes, rule_numerics(options_.compile), options_.remarks);
+                         options_.compile.disabled_passes, rule_numerics(options_.compile), remarks());
     return std::move(program);
   });
+  tell_remarks();
 }
 
 void Pipeline::move_to_devices(Program& program) {
@@ -135,29 +144,40 @@ void Pipeline::move_to_devices(Program& program) {
   });
 }
 
-// Rules are asked kernel by kernel: the limit sees each that takes one.
+bool Pipeline::may_join(std::string_view step, const Kernel& made) const {
+  options_.observers.tell(&Observer::chain_offered, step, made);
+  const std::set<std::string>& left_alone = options_.graph_choice.chains;
+  return left_alone.empty() || !left_alone.contains(name_of_chain(step, made));
+}
+
+// Rules are asked kernel by kernel: each that takes one is an application.
 void Pipeline::schedule(Program& program) {
-  ptrdiff_t kept_kernel = -1;
+  std::vector<std::pair<PassApplication, size_t>> applied;  // with the kernel's place
   const auto allow = [&](std::string_view rule, const Kernel& kernel) {
-    if (makes_chains(rule) && (options_.chains || !options_.graph_choice.chains.empty())) {
-      const std::string chain = name_of_chain(rule, kernel);
-      if (options_.chains) options_.chains->push_back(chain);
-      if (options_.graph_choice.chains.contains(chain)) return false;
+    if (makes_chains(rule) && !may_join(rule, kernel)) return false;
+    PassApplication application{Kind::kScheduleRule, std::string(rule), kernel.loc};
+    if (!may_apply(application)) return false;
+    if (kernel.joined) {
+      if (options_.observers.empty()) return true;
+      // It has its loops already, and is not yet among the program's kernels.
+      const LoopProgram apart = naive_loops(*kernel.joined);
+      options_.observers.tell(&Observer::application_begins, application, ChangedIr(&apart));
+      options_.observers.tell(&Observer::application_ended, application, ChangedIr(&kernel.program));
+      return true;
     }
-    const bool allowed = limit_.allow({Kind::kScheduleRule, std::string(rule), kernel.loc});
-    if (!limit_.at_limit()) return allowed;
-    // A joined kernel has its loops already, and is not yet among the program's.
-    limit_.before = text_of(kernel.joined ? naive_loops(*kernel.joined) : kernel.program);
-    if (kernel.joined) limit_.after = text_of(kernel.program);
-    else kept_kernel = &kernel - program.kernels.data();
-    return allowed;
+    options_.observers.tell(&Observer::application_begins, application, ChangedIr(&kernel.program));
+    applied.emplace_back(std::move(application), static_cast<size_t>(&kernel - program.kernels.data()));
+    return true;
   };
+  const ChoosePoint choose = [&](const Kernel& kernel) { return options_.decisions->choose_schedule(kernel); };
   program = runner_.run(kSchedule, [&] {
-    schedule_program(program, decides_, options_.compile.opt_level, disabled_, allow, options_.tuned,
-                     rule_numerics(options_.compile), options_.remarks);
+    schedule_program(program, decides_, options_.compile.opt_level, disabled_, allow, choose,
+                     rule_numerics(options_.compile), remarks());
     return std::move(program);
   });
-  if (kept_kernel >= 0) limit_.after = text_of(program.kernels[static_cast<size_t>(kept_kernel)].program);
+  for (const auto& [application, kernel] : applied)
+    options_.observers.tell(&Observer::application_ended, application, ChangedIr(&program.kernels[kernel].program));
+  tell_remarks();
 }
 
 void Pipeline::run_loop_passes(Program& program) {

@@ -2,17 +2,19 @@
 // the level, the options or a limit leave out, has the runner watch it, and keeps what the last step changed.
 #pragma once
 
-#include <optional>
+#include <cstddef>
+#include <cstdint>
 #include <set>
 #include <string>
 #include <string_view>
 
 #include "driver/options.h"
-#include "driver/pass_limit.h"
+#include "driver/pass_application.h"
 #include "driver/pass_runner.h"
 #include "graph/graph.h"
 #include "program/pass.h"
 #include "program/program.h"
+#include "support/remarks.h"
 #include "target/target.h"
 
 namespace tessera::inline driver {
@@ -20,8 +22,9 @@ namespace tessera::inline driver {
 // Of one compile; what it is given must outlive it.
 class Pipeline {
  public:
-  // `decides`: the machine that passes and rules decide for.
-  Pipeline(const DriverOptions& options, const Target& decides, PassRunner& runner, PassLimit& limit);
+  // `decides`: the machine that passes and rules decide for. `applications`: of optional passes so far, those that the
+  // limit left out included; it is counted on.
+  Pipeline(const DriverOptions& options, const Target& decides, PassRunner& runner, int64_t& applications);
 
   // The graph passes: simplified, and operators grouped that become one kernel.
   Graph simplify(Graph graph);
@@ -30,27 +33,34 @@ class Pipeline {
   // Rules write the loops that suit the machine, loop passes bring them into the shape that code generation wants, and
   // calls and buffers get their order and their places.
   Program schedule_and_plan(Program program);
-  // Whether generated code is optimised, which counts as a step.
-  bool may_optimize_code();
+  // Whether generated code of the program is optimised, which is an application.
+  bool may_optimize_code(const Program& program);
 
  private:
   bool is_enabled(std::string_view pass) const { return !disabled_.contains(std::string(pass)); }
   bool may_run(std::string_view pass, int min_level) const;
-  // Has `change` change `ir`, unless the limit leaves the application out. Where that is the last one that the limit
-  // lets through, the texts before and after it are kept. What later steps rely on does not count.
+  // Counts an application, and says whether it is done.
+  bool may_apply(PassApplication& application);
+  // Has `change` change `ir`, unless the limit leaves the application out. What later steps rely on does not count.
   template <typename Ir, typename Change>
   void apply(PassApplication application, bool counts, Ir& ir, const Change& change);
   void run_program_passes(ProgramPhase phase, Program& program);
   void use_kernels_of_the_user(Program& program);
   void move_to_devices(Program& program);
   void schedule(Program& program);
+  bool may_join(std::string_view step, const Kernel& made) const;
   void run_loop_passes(Program& program);
+  // Passes write here, and observers are told as soon as a step has ended. Null: nobody wants them.
+  Remarks* remarks();
+  void tell_remarks();
 
   const DriverOptions& options_;
   const Target& decides_;
   const std::set<std::string> disabled_;
   PassRunner& runner_;
-  PassLimit& limit_;
+  Remarks remarks_;
+  size_t told_ = 0;  // of remarks_
+  int64_t& applications_;
 };
 
 }  // namespace tessera::inline driver

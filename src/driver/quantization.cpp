@@ -45,7 +45,7 @@ std::unique_ptr<Model> compiled(Graph graph, const DriverOptions& driver) {
   options.compile.dims.clear();
   options.compile.shapes.clear();
   options.emit = Emit::kModule;
-  PassRunner runner(options.runner);
+  PassRunner runner(options);
   const std::string name = graph.name;
   return load_module(module_in_memory(compile_graph(std::move(graph), options, runner)), name,
                      options.compile.num_threads);

@@ -14,6 +14,10 @@
 
 namespace tessera::inline driver {
 
+Remark not_symbolic(const NoGraph& why) {
+  return {Remark::Kind::kRefused, std::string(kSymbolicSizes), why.node, "", why.reason};
+}
+
 ImportedModel with_reason(ImportedModel model, const NoGraph& why) {
   if (model.as_flow)
     model.as_flow = [as_flow = std::move(model.as_flow), why] {
@@ -50,43 +54,37 @@ using ReadModel = std::function<ReadOutcome(const ImportOptions&)>;
 // The model for one choice of the symbols' values, and how to read it for another.
 ImportedModel read_samples(const ImportOptions& import, const std::vector<SymbolRange>& symbols, PassRunner& runner,
                            const ReadModel& read, bool reads_open) {
-  const auto read_at = [read, import,
-                        symbols](const std::vector<int64_t>& values) -> std::variant<ImportedModel, SizesRefused> {
+  // NodesRefused says at which sizes.
+  const auto read_at = [read, import, symbols](const std::vector<int64_t>& values) {
     ImportOptions fixed = import;
     fixed.loop_nodes = false;  // programs of several sizes are compared call by call
     for (size_t i = 0; i < symbols.size(); ++i) fixed.dims[symbols[i].var->name] = {values[i], values[i]};
     ReadOutcome outcome = read(fixed);
-    if (const auto* refused = std::get_if<NodesRefused>(&outcome))
-      return SizesRefused{refused_at(*refused, symbols, values)};
-    return imported(std::move(outcome));
+    if (auto* refused = std::get_if<NodesRefused>(&outcome))
+      refused->diagnostic = refused_at(*refused, symbols, values);
+    return outcome;
   };
-  const auto as_flow = [read, import]() -> std::variant<ImportedModel, Diagnostic> {
+  const auto read_open = [read, import] {
     ImportOptions open = import;
     open.leave_open = true;
-    ReadOutcome outcome = read(open);
-    if (const auto* refused = std::get_if<NodesRefused>(&outcome)) return refused->diagnostic;
-    return imported(std::move(outcome));
+    return read(open);
   };
-  ImportedModel model = runner.run(kImport, [&] {
-    auto first = read_at(first_points(symbols)[0]);
-    if (const auto* refused = std::get_if<SizesRefused>(&first)) throw UserError(refused->diagnostic);
-    return std::get<ImportedModel>(std::move(first));
-  });
-  if (model.flow)
-    return runner.run(kImport, [&] {
-      auto flow = as_flow();
-      if (const auto* reason = std::get_if<Diagnostic>(&flow)) throw UserError(*reason);
-      return as_flow_because(std::get<ImportedModel>(std::move(flow)), model.flow->why);
-    });
+  ImportedModel model = runner.run(kImport, [&] { return imported(read_at(first_points(symbols)[0])); });
+  if (model.flow) return runner.run(kImport, [&] { return as_flow_because(imported(read_open()), model.flow->why); });
   model.symbols = symbols;
   model.at = [read_at, symbols](const std::vector<int64_t>& values) -> GraphOrRefusal {
-    auto at_values = read_at(values);
-    if (auto* refused = std::get_if<SizesRefused>(&at_values)) return std::move(*refused);
-    auto& own = std::get<ImportedModel>(at_values);
+    ReadOutcome outcome = read_at(values);
+    if (auto* refused = std::get_if<NodesRefused>(&outcome)) return SizesRefused{std::move(refused->diagnostic)};
+    ImportedModel own = imported(std::move(outcome));
     if (own.flow) return SizesRefused{open_flow_refused(symbols), true};
     return std::move(own.graph);
   };
-  if (reads_open) model.as_flow = as_flow;
+  if (reads_open)
+    model.as_flow = [read_open]() -> std::variant<ImportedModel, Diagnostic> {
+      ReadOutcome outcome = read_open();
+      if (auto* refused = std::get_if<NodesRefused>(&outcome)) return std::move(refused->diagnostic);
+      return imported(std::move(outcome));
+    };
   return model;
 }
 
@@ -116,13 +114,13 @@ ImportedModel read_for_sizes(const DriverOptions& driver, const CompileOptions& 
     if (!reason) {
       ImportedModel model = imported(std::move(outcome));
       model.at_samples = [import, symbols, read, reads_open] {
-        const RunnerOptions nobody;
+        const DriverOptions nobody;
         PassRunner unwatched(nobody);
         return read_samples(import, symbols, unwatched, read, reads_open);
       };
       return model;
     }
-    if (driver.remarks) driver.remarks->refused(std::string(kSymbolicSizes), reason->node, reason->reason);
+    driver.observers.tell(&Observer::remarked, not_symbolic(*reason));
     return with_reason(read_samples(import, symbols, runner, read, reads_open), *reason);
   }
   return read_samples(import, symbols, runner, read, reads_open);

@@ -17,6 +17,9 @@ ImportedModel read_model(const ModelReader& reader, const std::string& name, con
 Graph import_model(const std::string& path, const DriverOptions& options, PassRunner& runner);
 Graph import_model(const ModelBytes& model, const DriverOptions& options, PassRunner& runner);
 
+// What observers are told of a model that has no graph with symbols.
+Remark not_symbolic(const NoGraph& why);
+
 // The model, whose flow, if it is one or becomes one, says that this is why.
 ImportedModel with_reason(ImportedModel model, const NoGraph& why);
 

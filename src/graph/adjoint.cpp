@@ -2,6 +2,7 @@
 
 #include <memory>
 
+#include "graph/no_gradient_error.h"
 #include "support/error.h"
 
 namespace tessera::inline graph {
@@ -64,8 +65,8 @@ ValueId Adjoint::sum_to(ValueId v, ValueId like) {
 }
 
 void Adjoint::fail(const std::string& found, const std::string& legal) const {
-  throw UserError({"TSR-2072", node_.op->name + " has no gradient: " + found, node_.loc, legal,
-                   "compute it from operators that have one"});
+  throw NoGradientError({"TSR-2072", node_.op->name + " has no gradient: " + found, node_.loc, legal,
+                         "compute it from operators that have one"});
 }
 
 std::function<std::vector<ValueId>(Adjoint& a)> no_gradient(std::string why) {

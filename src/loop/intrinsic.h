@@ -1,7 +1,9 @@
 // Tensor intrinsics: a pattern in loop IR and the kind of code that a back end has for it. A schedule marks a
 // matching nest with `tensorized<name>`; the interpreter simply runs the nest, the verifier holds it against the
 // pattern, and only the back end's leaf knows the instructions. Those of each architecture are text in target/, of the
-// form in intrinsic_text.h, and users declare more of them; loop/unify.h says what matches a pattern.
+// form in intrinsic_text.h, and users declare more of them; loop/unify.h is the one matcher, and says what matches.
+// Instructions for 16-bit floats may round products once or twice, take sums in another order, and count denormal
+// factors and results as zero; sums of integers wrap.
 #pragma once
 
 #include <memory>
@@ -11,6 +13,7 @@
 #include <vector>
 
 #include "loop/stmt.h"
+#include "loop/unify.h"
 #include "target/target.h"
 
 namespace tessera::inline loop {
@@ -33,6 +36,12 @@ enum class IntrinsicCode : uint8_t {
 const char* intrinsic_code_name(IntrinsicCode code);
 std::optional<IntrinsicCode> parse_intrinsic_code(const std::string& name);
 
+// What a nest is held against (loop/unify.h).
+struct IntrinsicPattern {
+  std::shared_ptr<const LoopProgram> program;
+  PatternRules rules = {};
+};
+
 struct TensorIntrinsic {
   std::string name;  // "x86.avx512.fma.f32"
   IntrinsicCode code = IntrinsicCode::kNone;
@@ -46,8 +55,15 @@ struct TensorIntrinsic {
 
   // Products that one lane sums up, which lie together in memory: what a schedule packs by (1: none).
   int depth = 1;
-  // A nest in loop IR; null for those whose pattern only this file's comments describe. May stand in unrolled loops.
-  std::shared_ptr<const LoopProgram> pattern = nullptr;
+  // The nests that are this, in loop IR: one of these. A nest of a pattern that is not exact may stand in unrolled
+  // loops, and code is made for each of the copies.
+  std::vector<IntrinsicPattern> patterns = {};
+  // The first one where it is not exact; else null.
+  const LoopProgram* pattern() const {
+    return patterns.empty() || patterns[0].rules.exact ? nullptr : patterns[0].program.get();
+  }
+  // kTileDot: the nest that may stand in front of the steps (TileDot), which clears the sums.
+  std::optional<IntrinsicPattern> clear = {};
   // Of a declared one, instead of an emitter: what runs in the nest's place. The same parameters as the pattern's.
   std::shared_ptr<const LoopProgram> body = nullptr;
   // Or a C function, and the object files and libraries it is in:
@@ -61,43 +77,14 @@ struct TensorIntrinsic {
   DType second_factors = DType::kF32;  // of dot products of integers: of the second factor
 };
 
-// The pattern shared by the multiply-add tiles:
-//   unrolled v: unrolled p: vectorized l<lanes:  acc[v, p, l] = fma(a(v, p, l), b(v, p, l), acc[v, p, l])
-// with constant extents (v and l from 0, p from any constant: a tile at an image's border leaves rows out), `acc` in
-// register scope, a and b loads of the same dtype, or conversions of loads of 16-bit floats to it, whose index is
-// affine in v, p, l with coefficient 0 or 1 in l for the flattened address.
-//
-// kDotOfPairs adds the products of two neighbouring pairs of narrower factors, which are converted:
-//   acc[v, p, l] = fma(cast(a1), cast(b1), fma(cast(a0), cast(b0), acc[v, p, l]))
-// with a1 at the address behind a0 and b1 at that behind b0; a has coefficient 0 in l and b coefficient 2. The products
-// may be rounded once or twice, and denormal factors and results may count as zero.
-//
-// kTileDot is a loop over steps of the reduction around products of two-dimensional tiles, which may be several in
-// each step (the loops are serial, p and v unrolled, with constant extents from 0); `depth` products belong together:
-//   for s:  for p: for v: for r<16: for c<16: for k<16: for q<depth:
-//             acc[..] = acc[..] + cast(a) * cast(b)          or, with floats, fma(cast(a), cast(b), acc[..])
-//           for p: ...
-// with at most four tiles (p, v) of 16 x 16 elements `acc` in memory, the same ones for all products of a step. Without
-// the loop q, `depth` multiply-adds stand inside each other, the first one innermost. Flattened addresses are affine:
-// acc's has coefficient 0 in s, k and q and 1 in c, a's 0 in v and c, `depth` in k and 1 in q, b's 0 in p and r,
-// `depth` in c and 1 in q. In front of the loop may stand a nest that clears the sums: for p: for v: for r<16: for
-// c<16: acc[..] = 0. Sums of integers wrap; sums of floats may be taken in another order and rounded otherwise, and
-// denormal factors and results may count as zero.
-//
-// The pattern of kTranspose: a square tile that is moved and turned.
-//   unrolled r: vectorized l<lanes>:  y[.. + r * stride + l] = x[.. + l * stride + r]
-// with `lanes` iterations of both loops from 0, two different buffers in memory of elements as wide as the intrinsic's,
-// and flattened addresses affine in r and l, with coefficient 1 in l for y and in r for x.
-//
-// kBlock has no pattern: any nest that a schedule wants to be left alone.
-//
 // Empty when `body` matches the intrinsic's pattern; otherwise the reason.
 std::string match_intrinsic(const TensorIntrinsic& intrinsic, const Stmt& body);
 
-// What kTileDot is about.
+// What kTileDot is about: products of tiles, each of the intrinsic's pattern, in a serial loop over steps of the
+// reduction. The products of a step, of which there may be several, add to the same sums, at most four tiles of them.
 struct TileProduct {
   int64_t down = 1, across = 1;  // extents of p and v
-  Var p, v, r, c, k;
+  Var p, v, r, c, k;             // the pattern's loops from the outside: tiles, rows, columns, and groups of factors
   Stmt update;
   Expr a, b;  // the loads of the first of the products that belong together
 };
@@ -111,8 +98,8 @@ std::string match_tile_dot(const TensorIntrinsic& intrinsic, const Stmt& body, T
 
 // Rows and columns of a tile, and groups of factors in a step.
 inline constexpr int64_t kTileSide = 16;
-// The nest inside unrolled loops that an intrinsic with a pattern stands for: `body` itself, or what follows on as many
-// unrolled loops as the pattern does not have. `around` receives those loops, outermost first.
+// The nest inside unrolled loops that an intrinsic stands for whose pattern is not exact: `body` itself, or what
+// follows on as many unrolled loops as the pattern does not have. `around` receives those loops, outermost first.
 Stmt intrinsic_nest(const TensorIntrinsic& intrinsic, const Stmt& body, std::vector<Stmt>& around);
 
 // Whether it sums up products of bytes in the lanes of a vector.

@@ -5,8 +5,10 @@
 #include <algorithm>
 #include <map>
 #include <mutex>
+#include <set>
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include "arith/simplify.h"
 #include "loop/fresh.h"
@@ -68,10 +70,6 @@ class Parser {
         result.registers = static_cast<int>(reader_.integer("a number"));
       } else if (of_table_ && reader_.accept("sums")) {
         result.dtype = dtype("sums");
-      } else if (of_table_ && reader_.accept("factors")) {
-        result.factors = dtype("a factor");
-        reader_.expect(",");
-        result.second_factors = dtype("a factor");
       } else if (of_table_ && reader_.accept("code")) {
         const auto code = parse_intrinsic_code(reader_.word("a kind of code"));
         if (!code) fail("there is no such kind of code", "one of IntrinsicCode");
@@ -87,11 +85,15 @@ class Parser {
         if (shape.size() != 2 || shape[0] < 1 || shape[1] < 1 || shape[0] > 1 << 20 || shape[1] > 1 << 20)
           fail("a shape is lanes and depth", "two numbers from 1 to a million");
       } else if (reader_.accept("pattern")) {
-        once(result.pattern, "pattern");
-        result.pattern = kernel("pattern");
-        if (const std::string problem = pattern_problem(*result.pattern); !problem.empty())
+        if (!of_table_) once(result.pattern(), "pattern");
+        result.patterns.push_back({kernel("pattern")});
+        if (const std::string problem = pattern_problem(*result.patterns.back().program); !problem.empty())
           fail(fmt::format("the pattern of '{}': {}", result.name, problem),
                "loops from 0 over numbers or symbols, sequences, stores, affine indices");
+      } else if (!result.patterns.empty() && rule(result.patterns.back())) {
+        continue;
+      } else if (of_table_ && reader_.accept("clears")) {
+        result.clear = IntrinsicPattern{kernel("pattern")};
       } else if (reader_.accept("body")) {
         implementation(result);
         result.body = kernel("body");
@@ -99,7 +101,7 @@ class Parser {
         implementation(result);
         result.like = reader_.quoted("an intrinsic of the table");
         const TensorIntrinsic* like = find_intrinsic(result.like);
-        if (!like || !like->pattern) fail(fmt::format("there is no '{}' to emit like", result.like), with_patterns());
+        if (!like || !like->pattern()) fail(fmt::format("there is no '{}' to emit like", result.like), with_patterns());
         result.code = like->code;
         result.features.insert(result.features.end(), like->features.begin(), like->features.end());
         result.registers = like->registers;
@@ -125,7 +127,58 @@ class Parser {
     return *result;
   }
 
-  void once(const std::shared_ptr<const LoopProgram>& given, const char* what) {
+  // A line that says more about the pattern in front of it.
+  bool rule(IntrinsicPattern& pattern) {
+    PatternRules& rules = pattern.rules;
+    const LoopProgram& program = *pattern.program;
+    const auto names_of_params = [&](std::set<std::string>& names) {
+      std::vector<std::string> known;
+      for (const BufferPtr& param : program.params) known.push_back(param->name);
+      read_names(names, known);
+      return true;
+    };
+    const auto names_of_symbols = [&](std::set<std::string>& names) {
+      std::vector<std::string> known;
+      for (const Var& symbol : program.symbols) known.push_back(symbol->name);
+      read_names(names, known);
+      return true;
+    };
+    if (reader_.accept("register")) return names_of_params(rules.in_registers);
+    if (reader_.accept("memory")) return names_of_params(rules.in_memory);
+    if (reader_.accept("padded")) return names_of_params(rules.padded);
+    if (reader_.accept("range")) {
+      std::set<std::string> names;
+      names_of_symbols(names);
+      const int64_t least = reader_.integer("a number");
+      reader_.expect("..");
+      const int64_t most = reader_.integer("a number");
+      if (most < least) fail("a range ends before it begins", "range n 0..7");
+      for (const std::string& name : names) rules.ranges[name] = {least, most};
+      return true;
+    }
+    if (!of_table_) return false;
+    if (reader_.accept("widened")) return names_of_params(rules.widened);
+    if (reader_.accept("open")) return names_of_symbols(rules.open);
+    if (reader_.accept("exactly")) return rules.exact = true;
+    if (reader_.accept("moves")) return rules.any_type = true;
+    if (reader_.accept("shifted")) {
+      do rules.shifted.insert(reader_.word("a loop"));
+      while (reader_.accept(","));
+      return true;
+    }
+    return false;
+  }
+
+  void read_names(std::set<std::string>& names, const std::vector<std::string>& known) {
+    do {
+      const std::string name = reader_.word("a name of the pattern's");
+      if (std::find(known.begin(), known.end(), name) == known.end())
+        fail(fmt::format("the pattern has no '{}'", name), fmt::format("{}", fmt::join(known, ", ")));
+      names.insert(name);
+    } while (reader_.accept(","));
+  }
+
+  void once(const LoopProgram* given, const char* what) {
     if (given) fail(fmt::format("a second {}", what), fmt::format("one {}", what));
   }
 
@@ -136,7 +189,13 @@ class Parser {
 
   std::shared_ptr<const LoopProgram> kernel(const char* what) {
     LoopProgram program = parse_kernel(reader_);
-    if (const std::vector<std::string> violations = verify(program); !violations.empty())
+    // A pattern may leave open how far a loop is unrolled.
+    LoopProgram serial = program;
+    serial.body = transform(program.body, nullptr, [](const Stmt& s) -> Stmt {
+      const bool open = s->kind == StmtKind::kFor && s->for_kind == ForKind::kUnrolled && !as_int(s->extent);
+      return open ? for_loop(s->var, s->begin, s->extent, ForKind::kSerial, s->stmts[0]) : Stmt();
+    });
+    if (const std::vector<std::string> violations = verify(serial); !violations.empty())
       fail(fmt::format("the {} breaks the rules of loop programs: {}", what, violations[0]), "");
     return std::make_shared<const LoopProgram>(std::move(program));
   }
@@ -160,7 +219,7 @@ class Parser {
   static std::string with_patterns() {
     std::string names;
     for (const TensorIntrinsic& intrinsic : all_intrinsics())
-      if (intrinsic.pattern) names += (names.empty() ? "" : ", ") + intrinsic.name;
+      if (intrinsic.pattern()) names += (names.empty() ? "" : ", ") + intrinsic.name;
     return names;
   }
 
@@ -168,7 +227,7 @@ class Parser {
   static void read_shape(TensorIntrinsic& result) {
     std::vector<int64_t> extents;
     walk(
-        result.pattern->body,
+        result.patterns[0].program->body,
         [&](const Stmt& s) {
           if (s->kind == StmtKind::kFor && as_int(s->extent)) extents.push_back(*as_int(s->extent));
         },
@@ -179,35 +238,39 @@ class Parser {
 
   void finish_table_entry(TensorIntrinsic& result, const std::vector<int64_t>& shape) {
     check(result.code != IntrinsicCode::kNone, result.name + " has no code");
-    if (result.pattern) {
-      result.dtype = result.pattern->params.back()->dtype;
-      result.factors = result.pattern->params[0]->dtype;
-      result.second_factors = result.pattern->params[1]->dtype;
+    if (!result.patterns.empty()) {
+      const LoopProgram& pattern = *result.patterns[0].program;
+      result.dtype = pattern.params.back()->dtype;
+      result.factors = pattern.params[0]->dtype;
+      result.second_factors = pattern.params[1]->dtype;
       read_shape(result);
     }
-    check(result.pattern || !shape.empty(), result.name + " has no shape");
+    if (result.clear) result.clear->rules = result.patterns.at(0).rules;
+    check(!result.patterns.empty() || !shape.empty(), result.name + " has no shape");
     if (!shape.empty()) result.lanes = static_cast<int>(shape[0]), result.depth = static_cast<int>(shape[1]);
   }
 
   void finish(TensorIntrinsic& result, const std::vector<int64_t>& shape) {
-    if (!result.pattern) fail(fmt::format("'{}' has no pattern", result.name), "pattern kernel @..");
+    if (!result.pattern()) fail(fmt::format("'{}' has no pattern", result.name), "pattern kernel @..");
     if (!result.body && result.code == IntrinsicCode::kNone && result.call.empty())
       fail(fmt::format("'{}' has nothing that stands for it", result.name), "body, emit or call");
     if (result.body) check_body(result);
+    if (!result.body && !result.patterns[0].rules.padded.empty())
+      fail(fmt::format("'{}' has padded operands, and no body to read around them", result.name), "body");
     if (!result.call.empty())
-      for (const BufferPtr& param : result.pattern->params)
+      for (const BufferPtr& param : result.pattern()->params)
         if (dtype_bits(param->dtype) < 8)
           fail(fmt::format("'{}' calls a function with {}, and a pointer cannot mean {} of a byte", result.name,
                            param->name, dtype_bits(param->dtype) == 4 ? "half" : "a quarter"),
                "types of a byte or more");
     if (!result.like.empty()) {
       const TensorIntrinsic& like = *find_intrinsic(result.like);
-      if (const std::string problem = unify(*like.pattern, result.pattern->body).problem; !problem.empty())
+      if (const std::string problem = unify(*like.pattern(), result.pattern()->body).problem; !problem.empty())
         fail(fmt::format("the pattern of '{}' is not that of '{}': {}", result.name, result.like, problem),
-             print(*like.pattern));
+             print(*like.pattern()));
       result.lanes = like.lanes, result.depth = like.depth;
     }
-    const LoopProgram& pattern = *result.pattern;
+    const LoopProgram& pattern = *result.pattern();
     result.dtype = pattern.params.back()->dtype;
     if (!shape.empty()) result.lanes = static_cast<int>(shape[0]), result.depth = static_cast<int>(shape[1]);
     else if (result.like.empty()) read_shape(result);
@@ -215,7 +278,7 @@ class Parser {
 
   // Parameters and symbols as the pattern has them, each indexed there by loops that choose one dimension each.
   void check_body(const TensorIntrinsic& result) {
-    const LoopProgram &pattern = *result.pattern, &body = *result.body;
+    const LoopProgram &pattern = *result.pattern(), &body = *result.body;
     const auto same_type = [](const BufferPtr& a, const BufferPtr& b) {
       if (a->dtype != b->dtype || a->shape.size() != b->shape.size()) return false;
       for (size_t i = 0; i < a->shape.size(); ++i)
@@ -288,7 +351,8 @@ std::vector<int64_t> intrinsic_shape(const TensorIntrinsic& intrinsic) { return 
 
 Stmt intrinsic_body(const TensorIntrinsic& intrinsic, const Stmt& nest) {
   std::vector<Stmt> around;
-  const PatternMatch match = unify(*intrinsic.pattern, intrinsic_nest(intrinsic, nest, around));
+  const PatternMatch match =
+      unify(*intrinsic.pattern(), intrinsic_nest(intrinsic, nest, around), intrinsic.patterns[0].rules);
   check(match.problem.empty(), intrinsic.name + ": " + match.problem);
   const LoopProgram& body = *intrinsic.body;
   VarMap symbols;
@@ -298,10 +362,15 @@ Stmt intrinsic_body(const TensorIntrinsic& intrinsic, const Stmt& nest) {
       if (body.params[i].get() == buffer) return &match.regions[i];
     return nullptr;
   };
-  // The nest's index of an element that the body has at `indices`.
-  const auto placed = [&](const PatternRegion& region, const std::vector<Expr>& indices) {
+  // What the body's places are in terms of the pattern's loops.
+  const auto place_of = [&](const PatternRegion& region, const std::vector<Expr>& indices) {
     VarMap map;
     for (size_t i = 0; i < indices.size(); ++i) map[region.pattern_at[i].get()] = indices[i];
+    return map;
+  };
+  // The nest's index of an element that the body has at `indices`.
+  const auto placed = [&](const PatternRegion& region, const std::vector<Expr>& indices) {
+    const VarMap map = place_of(region, indices);
     std::vector<Expr> result;
     for (const Expr& index : region.at) result.push_back(simplify(substitute(index, map)));
     return result;
@@ -315,7 +384,11 @@ Stmt intrinsic_body(const TensorIntrinsic& intrinsic, const Stmt& nest) {
         }
         if (e->kind != ExprKind::kLoad) return {};
         const PatternRegion* region = region_of(e->buffer.get());
-        return region ? load(region->buffer, placed(*region, e->operands)) : Expr();
+        if (!region) return {};
+        const Expr element = load(region->buffer, placed(*region, e->operands));
+        if (!region->inside) return element;
+        const Expr zero = is_float(e.dtype()) ? const_float(e.dtype(), 0) : const_int(e.dtype(), 0);
+        return select(simplify(substitute(region->inside, place_of(*region, e->operands))), element, zero);
       },
       [&](const Stmt& s) -> Stmt {
         if (s->kind != StmtKind::kStore) return {};

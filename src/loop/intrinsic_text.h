@@ -16,11 +16,19 @@
 // - `body kernel @..`: another loop program of the same parameters. What it allocates is in registers.
 // - `emit "NAME"`: as the intrinsic NAME of the table, whose pattern it must match.
 //
+// Behind a pattern may stand what else must hold, or may be otherwise (PatternRules in loop/unify.h):
+//
+// - `register c`, `memory a, b`: where the nest's buffers must be;
+// - `padded x`: the nest may read 0 instead, where a condition does not hold; the body then does so, too;
+// - `range n 0..7`: what a symbol may be: an immediate of the instruction, a stride that it knows.
+//
 // Those of the compiler's own table (target/*/intrinsics.cpp) say besides
 //
 // - `code NAME`: what a back end has for it (IntrinsicCode), instead of the three above;
 // - `doc "TEXT"`; `registers N`: vectors of sums, of the second factor and one of the first that must fit;
-// - `sums TYPE`, `factors TYPE, TYPE` and `shape`, where the comments of intrinsic.h are the pattern.
+// - several patterns, each followed by its rules: `exactly`, `shifted p`, `widened a`, `open A`, and `moves`
+// (any_type);
+// - `clears kernel @..`: the nest that clears the sums of tiles; `sums TYPE` of one without a pattern.
 //
 // Without `shape` the numbers are the constant extents of the pattern's loops.
 #pragma once

@@ -1,5 +1,7 @@
 #include "loop/unify.h"
 
+#include <algorithm>
+
 #include <fmt/format.h>
 
 #include "arith/int_ops.h"
@@ -24,7 +26,7 @@ constexpr int kMaxSteps = 20'000;
 
 class Unifier {
  public:
-  explicit Unifier(const LoopProgram& pattern) : pattern_(pattern) {
+  Unifier(const LoopProgram& pattern, const PatternRules& rules) : pattern_(pattern), rules_(rules) {
     for (size_t i = 0; i < pattern.params.size(); ++i) params_[pattern.params[i].get()] = i;
     state_.regions.resize(pattern.params.size());
   }
@@ -37,6 +39,10 @@ class Unifier {
     }
     for (const Var& symbol : pattern_.symbols) {
       const auto it = state_.symbols.find(symbol.get());
+      if (it == state_.symbols.end() && rules_.open.contains(symbol->name)) {
+        match.symbols.push_back(0);
+        continue;
+      }
       if (it == state_.symbols.end()) {
         match.problem = fmt::format("nothing says what {} is", symbol->name);
         return match;
@@ -44,16 +50,23 @@ class Unifier {
       match.symbols.push_back(it->second);
     }
     match.problem = place_outside();
+    if (match.problem.empty()) match.problem = places_that_meet();
     if (!match.problem.empty()) return match;
     for (Region& region : state_.regions) match.regions.push_back(std::move(region.found));
     for (const auto& [var, loop] : state_.loops) match.loops.push_back(loop);
+    match.loads = std::move(state_.loads);
     return match;
   }
 
  private:
+  // How a loop moves through a region.
+  struct Step {
+    int64_t stride, extent;
+  };
   struct Region {
     PatternRegion found;
-    Expr base;  // flat address while loops are at their begin, less the pattern's own
+    Expr base;                // flat address while loops are at their begin, less the pattern's own
+    std::vector<Step> steps;  // of loops whose places the pattern tells from each other, by strides that are symbols
   };
   // What is bound so far; copied where there is a choice.
   struct State {
@@ -61,6 +74,7 @@ class Unifier {
     std::unordered_map<const ExprNode*, int64_t> symbols;
     std::vector<std::pair<Var, Stmt>> loops;  // the pattern's variable, the nest's loop; all so far
     std::vector<size_t> open;                 // those around the current place
+    std::vector<PatternLoad> loads;
   };
 
   // With what the symbols stand for, the first place of the pattern that is outside of its buffer, whose elements would
@@ -73,6 +87,7 @@ class Unifier {
     std::string problem;
     const auto check = [&](const Buffer& buffer, const std::vector<Expr>& indices) {
       for (size_t d = 0; d < indices.size(); ++d) {
+        if (is_open(buffer.shape[d])) continue;
         const Interval at = bounds_of(known(indices[d]), bounds);
         const auto extent = as_int(known(buffer.shape[d]));
         if (problem.empty() && (!at.lo || !at.hi || !extent || *at.lo < 0 || *at.hi >= *extent))
@@ -95,6 +110,28 @@ class Unifier {
     return problem;
   }
 
+  bool is_open(const Expr& extent) const {
+    return extent->kind == ExprKind::kVar && rules_.open.contains(extent->name);
+  }
+
+  // Where strides are such that different places of the pattern would be one element of what is stored to.
+  std::string places_that_meet() const {
+    for (size_t i = 0; i < state_.regions.size(); ++i) {
+      std::vector<Step> steps = state_.regions[i].steps;
+      std::erase_if(steps, [](const Step& step) { return step.extent == 1; });
+      for (Step& step : steps) step.stride = step.stride < 0 ? -step.stride : step.stride;
+      std::sort(steps.begin(), steps.end(), [](const Step& a, const Step& b) { return a.stride < b.stride; });
+      int64_t reach = 0;  // of those before
+      for (const Step& step : steps) {
+        if (step.stride <= reach)
+          return fmt::format("places of {} would meet: {} of them lie in steps of {}", pattern_.params[i]->name,
+                             reach + 1, step.stride);
+        reach += step.stride * (step.extent - 1);
+      }
+    }
+    return "";
+  }
+
   bool fail(std::string problem) {
     problem_ = std::move(problem);
     return false;
@@ -110,9 +147,39 @@ class Unifier {
     if (const auto number = as_int(left))
       return *number == value || fail(fmt::format("{} is {}, where the pattern has {}{}", what, value, *number,
                                                   as_int(e) ? "" : " for " + to_string(e)));
-    if (left->kind != ExprKind::kVar)
-      return fail(fmt::format("{} is {}, and {} is not known yet", what, value, to_string(left)));
-    state_.symbols[left.get()] = value;
+    for (const Var& symbol : pattern_.symbols) {
+      if (known.contains(symbol.get()) || !uses_var(left, symbol)) continue;
+      const auto factor = linear_coefficient(left, symbol);
+      const auto rest = factor ? as_int(simplify(left - Expr(*factor) * symbol)) : std::nullopt;
+      if (!factor || !rest) break;
+      if (*factor == 0 || (value - *rest) % *factor != 0)
+        return fail(fmt::format("{} is {}, which {} cannot be", what, value, to_string(left)));
+      return bind_symbol(symbol, (value - *rest) / *factor);
+    }
+    return fail(fmt::format("{} is {}, and {} is not known yet", what, value, to_string(left)));
+  }
+
+  bool bind_symbol(const Var& symbol, int64_t value) {
+    if (const auto range = rules_.ranges.find(symbol->name); range != rules_.ranges.end()) {
+      const auto [least, most] = range->second;
+      if (value < least || value > most)
+        return fail(fmt::format("{} would be {}; {} to {} are legal", symbol->name, value, least, most));
+    }
+    state_.symbols[symbol.get()] = value;
+    return true;
+  }
+
+  // Of an exact pattern.
+  bool is_loop_of(const Stmt& p, const Stmt& s, int64_t extent) {
+    const bool unrolled = p->for_kind == ForKind::kSerial && s->for_kind == ForKind::kUnrolled;
+    if (s->for_kind != p->for_kind && !unrolled)
+      return fail(fmt::format("loop {} is {}, and {} in the pattern", s->var->name, for_kind_name(s->for_kind),
+                              for_kind_name(p->for_kind)));
+    const auto begin = as_int(s->begin);
+    const bool may_begin = begin && (*begin == 0 || (*begin > 0 && rules_.shifted.contains(p->var->name)));
+    if (!may_begin || extent < 1)
+      return fail(fmt::format("loop {} does not run from {} over a constant extent", s->var->name,
+                              rules_.shifted.contains(p->var->name) ? "a constant" : "0"));
     return true;
   }
 
@@ -130,6 +197,7 @@ class Unifier {
         const auto extent = as_int(s->extent);
         if (is_concurrent(s->for_kind)) return fail(fmt::format("'{}' is {}", text(s), for_kind_name(s->for_kind)));
         if (!extent) return fail(fmt::format("'{}' has no constant extent", text(s)));
+        if (rules_.exact && !is_loop_of(p, s, *extent)) return false;
         if (!bind_number(p->extent, *extent, fmt::format("the extent of '{}'", text(s)))) return false;
         state_.open.push_back(state_.loops.size());
         state_.loops.emplace_back(p->var, s);
@@ -137,24 +205,37 @@ class Unifier {
         state_.open.pop_back();
         return true;
       }
-      case StmtKind::kStore: return access(*p->buffer, p->indices, s->buffer, s->indices) && value(p->value, s->value);
+      case StmtKind::kStore:
+        return access(*p->buffer, p->indices, s->buffer, s->indices, p->buffer->dtype, true) &&
+               value(p->value, s->value);
       default: return fail(fmt::format("'{}' cannot be part of a pattern", text(p)));
     }
   }
 
+  bool is_output(size_t param) const {
+    return param + static_cast<size_t>(pattern_.num_outputs) >= pattern_.params.size();
+  }
+
+  // `dtype`: that the nest's buffer must have.
   bool access(const Buffer& p, const std::vector<Expr>& p_indices, const BufferPtr& s,
-              const std::vector<Expr>& s_indices) {
+              const std::vector<Expr>& s_indices, DType dtype, bool stores = false) {
     const size_t number = params_.at(&p);
     Region& region = state_.regions[number];
     if (region.found.buffer && region.found.buffer != s)
       return fail(
           fmt::format("{} stands where {} stood for the pattern's {}", s->name, region.found.buffer->name, p.name));
-    if (s->dtype != p.dtype)
+    const bool same_type = rules_.any_type ? dtype_bits(s->dtype) == dtype_bits(dtype) : s->dtype == dtype;
+    if (!same_type)
       return fail(
-          fmt::format("{} is {}, the pattern's {} is {}", s->name, dtype_name(s->dtype), p.name, dtype_name(p.dtype)));
+          fmt::format("{} is {}, the pattern's {} is {}", s->name, dtype_name(s->dtype), p.name, dtype_name(dtype)));
+    const bool registers = s->scope == MemoryScope::kRegister;
+    if (!registers && rules_.in_registers.contains(p.name))
+      return fail(fmt::format("{} is not in registers, and the pattern's {} is", s->name, p.name));
+    if (registers && rules_.in_memory.contains(p.name))
+      return fail(fmt::format("{} is in registers, and the pattern's {} is in memory", s->name, p.name));
     if (!region.found.buffer)
-      for (const Region& other : state_.regions)
-        if (other.found.buffer == s)
+      for (size_t other = 0; other < state_.regions.size(); ++other)
+        if (state_.regions[other].found.buffer == s && (is_output(other) || is_output(number)))
           return fail(fmt::format("{} stands for two different buffers of the pattern", s->name));
     const Expr p_address = flat_address(p, p_indices);
     const Expr s_address = flat_address(*s, s_indices);
@@ -166,16 +247,25 @@ class Unifier {
       renamed[loop->var.get()] = loop->begin + var;
     }
     const Expr p_rest = substitute(p_address, p_zero);
+    std::vector<Step> steps;
+    bool with_symbols = false;
+    Expr simple;  // s_address
     for (const size_t i : state_.open) {
       const auto& [var, loop] = state_.loops[i];
       VarMap one = p_zero;
       one[var.get()] = Expr(1);
-      const auto step = uses_var(s_address, loop->var) ? linear_coefficient(simplify(s_address), loop->var) : 0;
+      std::optional<int64_t> step = 0;
+      if (uses_var(s_address, loop->var)) {
+        if (!simple) simple = simplify(s_address);
+        step = linear_coefficient(simple, loop->var);
+      }
       if (!step) return fail(fmt::format("the address of {} is not affine in {}", s->name, loop->var->name));
-      if (!bind_number(simplify(substitute(p_address, one) - p_rest), *step,
-                       fmt::format("the step of {} through {}", loop->var->name, s->name)))
-        return false;
+      const Expr p_step = simplify(substitute(p_address, one) - p_rest);
+      if (!bind_number(p_step, *step, fmt::format("the step of {} through {}", loop->var->name, s->name))) return false;
+      if (stores && !is_const_int(p_step, 0))
+        steps.push_back({*step, *as_int(loop->extent)}), with_symbols |= !as_int(p_step);
     }
+    if (with_symbols) region.steps = std::move(steps);
     VarMap symbols;
     for (const auto& [symbol, number_of] : state_.symbols) symbols[symbol] = Expr(number_of);
     const Expr base = simplify(substitute(s_address, at_begin) - substitute(p_rest, symbols));
@@ -209,6 +299,7 @@ class Unifier {
   bool value(const Expr& p, const Expr& e) {
     // Commutative operators in each other have very many orders.
     if (++steps_ > kMaxSteps) return fail("its expressions are too large");
+    if (p->kind == ExprKind::kLoad) return read(p, e);
     if (p->dtype != e->dtype)
       return fail(
           fmt::format("{} is {}, the pattern has {}", to_string(e), dtype_name(e.dtype()), dtype_name(p.dtype())));
@@ -230,13 +321,14 @@ class Unifier {
                     [&] { return with(p->operands[0], p->operands[1]); });
     }
     if (p->kind == ExprKind::kVar) return variable(p, e);
+    if (p->kind == ExprKind::kCast && is_symbol(p->operands[0]) && e->kind == ExprKind::kConst && !is_float(e.dtype()))
+      return bind_number(p->operands[0], e->int_value, to_string(e));
     if (p->kind != e->kind)
       return fail(fmt::format("'{}' stands where the pattern has '{}'", to_string(e), to_string(p)));
     switch (p->kind) {
       case ExprKind::kConst:
         return same_constant(p, e) ||
                fail(fmt::format("{} stands where the pattern has {}", to_string(e), to_string(p)));
-      case ExprKind::kLoad: return access(*p->buffer, p->operands, e->buffer, e->operands);
       case ExprKind::kUnary:
         if (p->unary != e->unary)
           return fail(fmt::format("{} stands where the pattern has {}", unary_name(e->unary), unary_name(p->unary)));
@@ -250,6 +342,60 @@ class Unifier {
         return operands(p, e, false);
       default: return operands(p, e, false);
     }
+  }
+
+  bool is_symbol(const Expr& e) const {
+    return std::any_of(pattern_.symbols.begin(), pattern_.symbols.end(),
+                       [&](const Var& symbol) { return symbol.same_node(e); });
+  }
+
+  // `e` where the pattern loads.
+  bool read(const Expr& p, const Expr& e) {
+    const std::string& name = p->buffer->name;
+    Expr loaded = e, inside;
+    if (rules_.padded.contains(name) && e->kind == ExprKind::kSelect && is_zero(e->operands[2])) {
+      inside = e->operands[0];
+      loaded = e->operands[1];
+    }
+    DType dtype = p.dtype();
+    if (rules_.widened.contains(name) && loaded->kind == ExprKind::kCast && loaded.dtype() == dtype &&
+        is_float(loaded->operands[0].dtype()) && dtype_bits(loaded->operands[0].dtype()) == 16) {
+      loaded = loaded->operands[0];
+      dtype = loaded.dtype();
+    }
+    if (loaded->kind != ExprKind::kLoad)
+      return fail(fmt::format("'{}' stands where the pattern has '{}'", to_string(e), to_string(p)));
+    Region& region = state_.regions[params_.at(p->buffer.get())];
+    const bool is_first = !region.found.buffer;
+    if (!access(*p->buffer, p->operands, loaded->buffer, loaded->operands, dtype)) return false;
+    if (rules_.padded.contains(name) && !pads(region, is_first, inside)) return false;
+    state_.loads.push_back({p->buffer.get(), loaded});
+    return true;
+  }
+
+  static bool is_zero(const Expr& e) { return e->kind == ExprKind::kConst && e->int_value == 0 && e->float_value == 0; }
+
+  // All reads of a padded parameter have one condition.
+  bool pads(Region& region, bool is_first, const Expr& condition) {
+    Expr inside;
+    if (condition) {
+      bool loads = false;
+      walk(condition, [&](const Expr& e) { loads |= e->kind == ExprKind::kLoad; });
+      if (loads) return fail(fmt::format("where {} is read depends on what is loaded", region.found.buffer->name));
+      VarMap renamed;
+      for (const size_t i : state_.open) {
+        const auto& [var, loop] = state_.loops[i];
+        renamed[loop->var.get()] = loop->begin + var;
+      }
+      inside = substitute(condition, renamed);
+    }
+    if (is_first) {
+      region.found.inside = inside;
+      return true;
+    }
+    const Expr& before = region.found.inside;
+    return (!before && !inside) || (before && inside && structurally_equal(simplify(before), simplify(inside))) ||
+           fail(fmt::format("two reads of {} are padded otherwise", region.found.buffer->name));
   }
 
   bool variable(const Expr& p, const Expr& e) {
@@ -274,6 +420,7 @@ class Unifier {
   static std::string text(const Stmt& s) { return s->kind == StmtKind::kSeq ? "several statements" : summary(s); }
 
   const LoopProgram& pattern_;
+  const PatternRules& rules_;
   std::unordered_map<const Buffer*, size_t> params_;
   State state_;
   int steps_ = 0;
@@ -282,7 +429,9 @@ class Unifier {
 
 }  // namespace
 
-PatternMatch unify(const LoopProgram& pattern, const Stmt& nest) { return Unifier(pattern).run(nest); }
+PatternMatch unify(const LoopProgram& pattern, const Stmt& nest, const PatternRules& rules) {
+  return Unifier(pattern, rules).run(nest);
+}
 
 std::string pattern_problem(const LoopProgram& program) {
   std::string problem;

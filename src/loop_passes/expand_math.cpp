@@ -134,7 +134,7 @@ bool loads_a_range(const Stmt& s) {
 }
 
 Stmt expand_statement(const Stmt& s, const Target* target, bool in_vector) {
-  if (s->kind == StmtKind::kTensorized && s->intrinsic->pattern) {
+  if (s->kind == StmtKind::kTensorized && s->intrinsic->pattern()) {
     const bool is_used =
         !target || (has_intrinsic(*target, *s->intrinsic) && !in_vector && !loads_a_range(s->stmts[0]));
     return is_used || !has_functions(s->stmts[0]) ? s : expand_statement(s->stmts[0], target, in_vector);

@@ -35,6 +35,13 @@ std::string difference(const Model& got, const Model& want) {
   return "";
 }
 
+// The names of the chains that a compile could make.
+class OfferedChains : public Observer {
+ public:
+  void chain_offered(std::string_view step, const Kernel& made) override { names.push_back(name_of_chain(step, made)); }
+  std::vector<std::string> names;
+};
+
 class GraphSearcher {
  public:
   GraphSearcher(RunningModel& before, GraphSearch from, const GraphSearchOptions& options)
@@ -112,9 +119,12 @@ class GraphSearcher {
   // Without machine code, which takes most of a compile.
   std::string program_text(const GraphChoice& choice, std::vector<std::string>& chains) const {
     DriverOptions driver = driver_with(choice);
-    driver.chains = &chains;
+    OfferedChains offered;
+    driver.observers.add(offered);
     driver.emit = Emit::kProgram;
-    return compile_model(options_.model, driver).text;
+    std::string text = compile_model(options_.model, driver).text;
+    chains = std::move(offered.names);
+    return text;
   }
 
   RunningModel make(const GraphChoice& choice) const {

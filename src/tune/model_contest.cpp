@@ -4,12 +4,35 @@
 #include <chrono>
 #include <vector>
 
-#include "te/canonical.h"
+#include "tune/task_kernel.h"
 
 namespace tessera::inline tune {
 namespace {
 
 using Clock = std::chrono::steady_clock;
+
+// Each kernel runs as it does in a lineup.
+class LineupDecisions : public Decisions {
+ public:
+  LineupDecisions(const ModelContest& model, const Lineup& lineup) : model_(model), lineup_(lineup) {}
+
+  std::string digest() const override { return "a lineup"; }
+
+  TunedChoice choose_schedule(const Kernel& kernel) override {
+    const TaskKernel task(kernel);
+    if (!task) return {};
+    const std::string hash = task.hash();
+    const auto points = model_.kernels.find(hash);
+    if (points == model_.kernels.end()) return lineup_.others ? model_.stored->choose_schedule(kernel) : TunedChoice();
+    const auto standing = lineup_.kernels.find(hash);
+    if (standing == lineup_.kernels.end() || standing->second == Standing::kDefault) return {};
+    return {standing->second == Standing::kFound ? points->second.found : points->second.stored, ""};
+  }
+
+ private:
+  const ModelContest& model_;
+  const Lineup lineup_;
+};
 
 class Lineups {
  public:
@@ -39,17 +62,6 @@ class Lineups {
                                            : none_;
   }
 
-  TunedChoice choice_in(const Lineup& lineup, const Kernel& kernel) const {
-    const TaskKernel task(kernel);
-    if (!task) return {};
-    const std::string hash = task.hash();
-    const auto points = model_.kernels.find(hash);
-    if (points == model_.kernels.end()) return lineup.others ? model_.stored(kernel) : TunedChoice();
-    const auto standing = lineup.kernels.find(hash);
-    if (standing == lineup.kernels.end() || standing->second == Standing::kDefault) return {};
-    return {standing->second == Standing::kFound ? points->second.found : points->second.stored, ""};
-  }
-
   RunningModel& model_of(const Lineup& lineup) {
     const GraphChoice& graph = graph_of(lineup.graph);
     if (!lineup.is_stored() && graph.empty()) return model_.before;
@@ -57,7 +69,7 @@ class Lineups {
     const auto [entry, is_new] = loaded_.try_emplace(lineup);
     if (is_new)
       entry->second = model_.load(
-          graph, lineup.is_stored() ? [&](const Kernel& kernel) { return choice_in(lineup, kernel); } : ChoosePoint());
+          graph, lineup.is_stored() ? std::make_shared<LineupDecisions>(model_, lineup) : default_decisions());
     return entry->second;
   }
 
@@ -83,7 +95,7 @@ Contest hold_contest(const ModelContest& model, double seconds) {
   contest.graph.has_found = model.searched_graph != model.stored_graph;
   for (const Kernel& kernel : model.searched.compiled.program.kernels)
     if (const TaskKernel task(kernel); task && !model.kernels.contains(task.hash()))
-      contest.has_others |= model.stored(kernel).point.has_value();
+      contest.has_others |= model.stored->choose_schedule(kernel).point.has_value();
   Lineups lineups(model, seconds);
   hold_contest(contest, [&](const auto& list, const auto& decided) { return lineups.measure(list, decided); });
   return contest;

@@ -3,9 +3,11 @@
 
 #include <functional>
 #include <map>
+#include <memory>
 #include <optional>
 #include <string>
 
+#include "driver/decisions.h"
 #include "driver/graph_choice.h"
 #include "schedule/choose.h"
 #include "tune/contest.h"
@@ -22,9 +24,9 @@ struct ModelContest {
   RunningModel& before;    // what the rules choose
   RunningModel& searched;  // the same with the graph in which this search tuned kernels; `before` where it is none
   GraphChoice stored_graph, searched_graph;
-  ChoosePoint stored;                            // what compiles use of the records
+  std::shared_ptr<Decisions> stored;             // what compiles use of the records
   std::map<std::string, ContestPoints> kernels;  // that this search took on, by structural hash
-  std::function<RunningModel(const GraphChoice& graph, const ChoosePoint& choose)> load;
+  std::function<RunningModel(const GraphChoice& graph, std::shared_ptr<Decisions> decisions)> load;
   std::function<void()> on_begin;  // of each comparison
 };
 

@@ -179,46 +179,64 @@ TunedKernels tuned_kernels(const std::string& path, const Target& target, Fp32Pr
   return result;
 }
 
-TunedKernels tuned_kernels(const RecordFile& records, std::optional<int64_t> machine, const Target& target) {
+namespace {
+
+// What records hold for one machine and number of threads.
+class RecordedDecisions : public Decisions {
+ public:
+  void add(const ChoiceRecord& choice, const KernelRecord& kernel) {
+    digest_.add(choice.key.kernel);
+    digest_.add(choice.payload.text);
+    if (choice.payload.kind == kGraphPayload) graphs_[choice.key.kernel] = choice.payload;
+    else kernels_[choice.key.kernel] = {kernel.text, choice.payload};
+  }
+  size_t size() const { return kernels_.size() + graphs_.size(); }
+
+  std::string digest() const override { return fmt::format("{:016x}", digest_.value()); }
+
+  std::optional<TunedGraph> choose_graph(const std::function<std::string()>& model_hash) override {
+    if (graphs_.empty()) return std::nullopt;
+    TunedGraph tuned;
+    if (const auto found = graphs_.find(model_hash()); found != graphs_.end())
+      if (auto choice = usable_graph(found->second, tuned.refused)) tuned.choice = std::move(*choice);
+    return tuned;
+  }
+
+  TunedChoice choose_schedule(const Kernel& kernel) override {
+    TunedChoice choice;
+    const TaskKernel task(kernel);
+    if (!task || kernels_.empty()) return choice;
+    const std::string text = task.text();
+    const auto found = kernels_.find(structural_hash(text));
+    if (found == kernels_.end() || found->second.text != text) return choice;
+    choice.point = usable_point(found->second.payload, choice.refused);
+    return choice;
+  }
+
+ private:
   struct Stored {
     std::string text;
     SchedulePayload payload;
   };
-  const auto known = std::make_shared<std::map<std::string, Stored>>();
-  const auto graphs = std::make_shared<std::map<std::string, SchedulePayload>>();
-  TunedKernels result;
-  Hasher digest;
+  std::map<std::string, Stored> kernels_;          // by structural hash
+  std::map<std::string, SchedulePayload> graphs_;  // by model hash
+  Hasher digest_;
+};
+
+}  // namespace
+
+TunedKernels tuned_kernels(const RecordFile& records, std::optional<int64_t> machine, const Target& target) {
+  const auto decisions = std::make_shared<RecordedDecisions>();
   for (const ChoiceRecord& choice : records.choices()) {
     if (choice.key.machine != machine || choice.key.threads != target.num_threads || choice.state != "won") continue;
-    const auto kernel = records.kernel(choice.key.kernel);
-    if (!kernel) continue;
-    digest.add(choice.key.kernel);
-    digest.add(choice.payload.text);
-    if (choice.payload.kind == kGraphPayload) (*graphs)[choice.key.kernel] = choice.payload;
-    else (*known)[choice.key.kernel] = {kernel->text, choice.payload};
+    if (const auto kernel = records.kernel(choice.key.kernel)) decisions->add(choice, *kernel);
   }
-  result.choices = known->size() + graphs->size();
+  TunedKernels result;
+  result.choices = decisions->size();
+  result.decisions = decisions;
   if (machine)
     result.why_none = [all = known_of(records, *machine, target.num_threads), threads = target.num_threads](
                           const std::set<std::string>& hashes) { return why_none(all, threads, hashes); };
-  result.digest = fmt::format("{:016x}", digest.value());
-  result.choose = [known](const Kernel& kernel) {
-    TunedChoice choice;
-    const TaskKernel task(kernel);
-    if (!task || known->empty()) return choice;
-    const std::string text = task.text();
-    const auto found = known->find(structural_hash(text));
-    if (found == known->end() || found->second.text != text) return choice;
-    choice.point = usable_point(found->second.payload, choice.refused);
-    return choice;
-  };
-  if (!graphs->empty())
-    result.graph = [graphs](const std::string& model) {
-      TunedGraph tuned;
-      if (const auto found = graphs->find(model); found != graphs->end())
-        if (auto choice = usable_graph(found->second, tuned.refused)) tuned.choice = std::move(*choice);
-      return tuned;
-    };
   return result;
 }
 

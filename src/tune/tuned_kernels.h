@@ -2,11 +2,13 @@
 #pragma once
 
 #include <functional>
+#include <memory>
 #include <optional>
 #include <set>
 #include <string>
 #include <string_view>
 
+#include "driver/decisions.h"
 #include "driver/graph_choice.h"
 #include "records/records.h"
 #include "schedule/choose.h"
@@ -35,11 +37,9 @@ std::optional<int64_t> find_machine(const RecordFile& records, const Target& tar
                                     Fp32Products fp32 = Fp32Products::kFma);
 
 struct TunedKernels {
-  ChoosePoint choose;                                              // for DriverOptions::tuned
-  std::function<TunedGraph(const std::string& model_hash)> graph;  // for DriverOptions::tuned_graph; may be null
-  std::string digest;                                              // for DriverOptions::tuned_digest
-  size_t choices = 0;  // of the file, for the machine and the number of threads
-  std::string unfit;   // why no model has any, after "no choice for this model: "; empty when there are some
+  std::shared_ptr<Decisions> decisions;  // for DriverOptions: what the records say; null without records
+  size_t choices = 0;                    // of the file, for the machine and the number of threads
+  std::string unfit;  // why no model has any, after "no choice for this model: "; empty when there are some
   // Why kernels with these hashes, none of which has a choice, have none: after "no choice for this model: ".
   std::function<std::string(const std::set<std::string>& hashes)> why_none;
 };

@@ -107,7 +107,7 @@ class Tuner {
   ModelTasks choose_graph(ModelTasks by_default) {
     constexpr double kShare = 0.2, kSeconds = 20, kMostSeconds = 60;  // of the budget; without one
     constexpr double kOfStored = 0.25, kMostOfStored = 5;
-    const RunnerOptions nobody;
+    const DriverOptions nobody;
     PassRunner unwatched(nobody);
     const ImportedModel model = read_model(options_.model, options_.driver, unwatched);
     if (model.flow || !model.symbols.empty()) return by_default;
@@ -592,16 +592,16 @@ class Tuner {
   void contest_in_model(double seconds_for_it) {
     const bool has_graph = !graph_.choice.empty();
     ModelContest model{
-        before_, has_graph ? graph_.model : before_, stored_graph_, graph_.choice, stored_.choose, {}, {}, {}};
+        before_, has_graph ? graph_.model : before_, stored_graph_, graph_.choice, stored_.decisions, {}, {}, {}};
     for (const Task& task : tasks_) {
       ContestPoints& points = model.kernels[task.model.hash];
       if (task.stored) points.stored = task.stored_point;
       if (task.candidate) points.found = task.best;
     }
-    model.load = [&](const GraphChoice& graph, const ChoosePoint& choose) {
+    model.load = [&](const GraphChoice& graph, std::shared_ptr<Decisions> decisions) {
       DriverOptions driver = options_.driver;
       driver.graph_choice = graph;
-      driver.tuned = choose;
+      driver.decisions = std::move(decisions);
       return loaded(driver);
     };
     model.on_begin = [&] { say("measuring the tuned model"); };

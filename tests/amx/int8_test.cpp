@@ -43,7 +43,7 @@ Outcome run(const Graph& graph, const Tensor& x, const char* target, int threads
   options.compile.target = target;
   options.compile.num_threads = threads;
   options.runner.verify_each = true;
-  PassRunner runner(options.runner);
+  PassRunner runner(options);
   Compiled compiled = compile_graph(graph, options, runner);
   Outcome result;
   for (const Kernel& kernel : compiled.program.kernels) {

@@ -17,6 +17,7 @@
 #include "support/error.h"
 #include "support/onnx_model.h"
 #include "support/test_data.h"
+#include "support/watched_compile.h"
 
 namespace tessera {
 namespace {
@@ -87,12 +88,12 @@ TEST_F(Bisect, SaysSoWhenNothingIsWrong) {
 
 TEST_F(Bisect, FindsAGraphPass) {
   // A fold that is wrong: the sum of the two constants.
-  request_.diff.driver.runner.spoil_graph = [](std::string_view step, Graph& graph) {
+  request_.diff.driver.decisions = std::make_shared<SpoiledGraphs>([](std::string_view step, Graph& graph) {
     if (step != "fold_constants") return;
     bool has_sum = false;
     for (const Node& node : graph.nodes()) has_sum |= node.op->name == "add";
     if (!has_sum) double_constants(graph);
-  };
+  });
   const BisectResult result = bisect_model(request_);
   ASSERT_TRUE(result.culprit.has_value());
   EXPECT_EQ(result.culprit->pass, "fold_constants");
@@ -128,17 +129,18 @@ void cut_loops(Program& program, const std::string& rule) {
 
 TEST_F(Bisect, FindsAScheduleRule) {
   std::string rule, nodes;
-  request_.diff.driver.runner.on_program = [&](std::string_view step, const Program& program) {
+  OnProgram see([&](std::string_view step, const Program& program) {
     if (step != "schedule" || !rule.empty()) return;
     rule = program.kernels.at(0).rule;
     nodes = program.kernels.at(0).loc;
-  };
+  });
+  request_.diff.driver.observers.add(see);
   EXPECT_FALSE(bisect_model(request_).difference.first.has_value());
   ASSERT_NE(rule, "naive");
-  request_.diff.driver.runner.on_program = {};
-  request_.diff.driver.runner.spoil_program = [&](std::string_view step, Program& program) {
+  request_.diff.driver.observers = {};
+  request_.diff.driver.decisions = std::make_shared<SpoiledPrograms>([&](std::string_view step, Program& program) {
     if (step == "schedule") cut_loops(program, rule);
-  };
+  });
   const BisectResult result = bisect_model(request_);
   ASSERT_TRUE(result.culprit.has_value());
   EXPECT_EQ(result.culprit->pass, rule);
@@ -154,11 +156,11 @@ TEST_F(Bisect, FindsAScheduleRule) {
 
 TEST_F(Bisect, FindsWhatOnlyTheCompilerDoes) {
   // Right until it is lowered: lowering is no pass that could be left out, and what it is given is right.
-  request_.diff.driver.runner.spoil_program = [](std::string_view step, Program& program) {
+  request_.diff.driver.decisions = std::make_shared<SpoiledPrograms>([](std::string_view step, Program& program) {
     if (step != "lower") return;
     for (Kernel& kernel : program.kernels) kernel.rule = "naive", kernel.definition = nullptr;  // keeps the loops below
     cut_loops(program, "naive");
-  };
+  });
   const BisectResult result = bisect_model(request_);
   ASSERT_TRUE(result.culprit.has_value());
   EXPECT_EQ(result.culprit->pass, "lower");
@@ -167,11 +169,11 @@ TEST_F(Bisect, FindsWhatOnlyTheCompilerDoes) {
 
 TEST_F(Bisect, FindsAStepThatIsAlwaysDone) {
   // Memory planned as if two buffers that live together did not.
-  request_.diff.driver.runner.spoil_program = [](std::string_view step, Program& program) {
+  request_.diff.driver.decisions = std::make_shared<SpoiledPrograms>([](std::string_view step, Program& program) {
     if (step != "plan_memory") return;
     for (ProgramBuffer& buffer : program.buffers)
       if (buffer.kind == BufferKind::kArena) buffer.offset = 0;
-  };
+  });
   request_.diff.driver.compile.opt_level = 0;
 #ifndef NDEBUG
   // Builds with assertions verify what every step makes, and do not get as far.

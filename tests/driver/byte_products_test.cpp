@@ -49,7 +49,7 @@ void expect_same(const Graph& graph, const Tensor& x, const std::string& what, b
     options.compile.target = target;
     options.compile.num_threads = 1;
     options.runner.verify_each = true;
-    PassRunner runner(options.runner);
+    PassRunner runner(options);
     const Compiled compiled = compile_graph(graph, options, runner);
     const std::unique_ptr<Model> model = load_module(module_in_memory(compiled), "bytes", 1);
     model->bind({x});

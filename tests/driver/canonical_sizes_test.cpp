@@ -243,7 +243,7 @@ Compiled compiled(const OnnxModel& model, DimBounds bounds, bool may_be_flow) {
   options.compile.dims["n"] = bounds;
   options.compile.disabled_passes.insert("symbolic_sizes");  // programs of sizes are held against each other
   options.runner.verify_each = true;
-  PassRunner runner(options.runner);
+  PassRunner runner(options);
   ImportedModel imported = read_model(folder.write("model.onnx", model.bytes()), options, runner);
   if (!may_be_flow) imported.as_flow = nullptr;
   return compile_imported(std::move(imported), options, runner);
@@ -299,7 +299,7 @@ Compiled compile_with(const ReadOutcome& refusal, int& reads) {
   };
   DriverOptions options;
   options.compile.dims["n"] = {1, 8};
-  PassRunner runner(options.runner);
+  PassRunner runner(options);
   return compile_imported(read_model(reader, "m", options, runner), options, runner);
 }
 

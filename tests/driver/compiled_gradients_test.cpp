@@ -141,7 +141,7 @@ class Network {
 std::unique_ptr<Model> compiled(const Graph& graph, DriverOptions options) {
   options.emit = Emit::kModule;
   const int threads = options.compile.num_threads;
-  PassRunner runner(options.runner);
+  PassRunner runner(options);
   return load_module(module_in_memory(compile_graph(Graph(graph), options, runner)), graph.name, threads);
 }
 
@@ -177,7 +177,7 @@ TEST(CompiledGradients, ThreadsDoNotChangeABit) {
   const Graph step = training_step(network.graph(), {}, standard_ops()).graph;
   DriverOptions options = options_of(3, 2);
   options.emit = Emit::kModule;
-  PassRunner runner(options.runner);
+  PassRunner runner(options);
   const Compiled module = compile_graph(Graph(step), options, runner);
   const std::unique_ptr<Model> one = load_module(module_in_memory(module), "one", 1),
                                two = load_module(module_in_memory(module), "two", 2);

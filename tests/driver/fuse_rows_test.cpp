@@ -64,7 +64,7 @@ class Runner {
     options.compile.num_threads = threads;
     options.runner.verify_each = true;
     if (!joined) options.compile.disabled_passes = {"fuse_rows"};
-    PassRunner runner(options.runner);
+    PassRunner runner(options);
     const Compiled compiled = compile_graph(graph_, options, runner);
     const std::unique_ptr<Model> model = load_module(module_in_memory(compiled), "rows", threads);
     model->bind(inputs_);
@@ -220,7 +220,7 @@ struct Masked {
     options.compile.target = target;
     options.compile.num_threads = threads;
     options.runner.verify_each = true;
-    PassRunner runner(options.runner);
+    PassRunner runner(options);
     const Compiled compiled = compile_graph(graph, options, runner);
     const std::unique_ptr<Model> model = load_module(module_in_memory(compiled), "masked", threads);
     model->bind(inputs);

@@ -27,15 +27,24 @@ Graph two_softmaxes() {
   return parse_graph(text + "}\n", standard_ops());
 }
 
+class ChainNames : public Observer {
+ public:
+  void chain_offered(std::string_view step, const Kernel& made) override { list.push_back(name_of_chain(step, made)); }
+  std::vector<std::string> list;
+};
+
 std::string program_with(const GraphChoice& choice, std::vector<std::string>* chains = nullptr) {
   DriverOptions options;
   options.compile.target = "x86-64-v3";
   options.compile.num_threads = 1;
   options.emit = Emit::kProgram;
   options.graph_choice = choice;
-  options.chains = chains;
-  PassRunner runner(options.runner);
-  return compile_graph(two_softmaxes(), options, runner).text;
+  ChainNames names;
+  options.observers.add(names);
+  PassRunner runner(options);
+  std::string text = compile_graph(two_softmaxes(), options, runner).text;
+  if (chains) *chains = std::move(names.list);
+  return text;
 }
 
 size_t chains_in(const std::string& program) {
@@ -92,15 +101,28 @@ TEST(GraphChoice, RecordsAreAskedByTheModelsHash) {
   options.compile.target = "x86-64-v3";
   options.compile.num_threads = 1;
   options.emit = Emit::kProgram;
-  std::string asked;
-  options.tuned_graph = [&](const std::string& hash) {
-    asked = hash;
-    return TunedGraph{{{"fuse_rows"}, {}}, ""};
+  class Recorded : public Decisions {
+   public:
+    std::optional<TunedGraph> choose_graph(const std::function<std::string()>& model_hash) override {
+      asked = model_hash();
+      return TunedGraph{{{"fuse_rows"}, {}}, "refused"};
+    }
+    std::string asked;
   };
-  PassRunner runner(options.runner);
+  class Chosen : public Observer {
+   public:
+    void graph_chosen(const TunedGraph& graph) override { refused.push_back(graph.refused); }
+    std::vector<std::string> refused;
+  };
+  const auto recorded = std::make_shared<Recorded>();
+  Chosen chosen;
+  options.decisions = recorded;
+  options.observers.add(chosen);
+  PassRunner runner(options);
   EXPECT_EQ(chains_in(compile_graph(two_softmaxes(), options, runner).text), 0);
-  EXPECT_EQ(asked, model_hash_of(two_softmaxes(), options));
-  EXPECT_EQ(asked.size(), 16);
+  EXPECT_EQ(recorded->asked, model_hash_of(two_softmaxes(), options));
+  EXPECT_EQ(recorded->asked.size(), 16);
+  EXPECT_EQ(chosen.refused, std::vector<std::string>{"refused"}) << "asked once, and observers are told";
 }
 
 }  // namespace

@@ -24,7 +24,7 @@ std::unique_ptr<Model> compiled(const Graph& graph, int opt_level, int threads =
   options.emit = Emit::kModule;
   options.compile.opt_level = opt_level;
   options.compile.num_threads = threads;
-  PassRunner runner(options.runner);
+  PassRunner runner(options);
   return load_module(module_in_memory(compile_graph(Graph(graph), options, runner)), graph.name, threads);
 }
 
@@ -161,7 +161,7 @@ graph @sgd(%g: f32[4096], %w: f32[4096] state("w", splat<f32[4096] 1>)) -> (%n: 
   DriverOptions options;
   options.emit = Emit::kModule;
   options.compile.num_threads = 1;
-  PassRunner runner(options.runner);
+  PassRunner runner(options);
   const std::vector<std::byte> bytes = module_in_memory(compile_graph(Graph(graph), options, runner)).contents();
   tessera_module* module = nullptr;
   tessera_session* session = nullptr;

@@ -97,7 +97,7 @@ void check(const Case& c, const std::string& target, int threads, const std::vec
   options.compile.target = target;
   options.compile.num_threads = threads;
   options.runner.verify_each = true;
-  PassRunner runner(options.runner);
+  PassRunner runner(options);
   const Compiled compiled = compile_graph(graph, options, runner);
   EXPECT_EQ(compiled.program.calls.size(), 1U) << c.text();
   EXPECT_EQ(joined_kernels(compiled.program), 1U) << c.text();
@@ -160,7 +160,7 @@ TEST(OpenAttention, HiddenRows) {
   c.mask = Mask::kBoolPlaces;
   const Graph graph = graph_of(c);
   const DriverOptions options;
-  PassRunner runner(options.runner);
+  PassRunner runner(options);
   const Compiled compiled = compile_graph(graph, options, runner);
   ASSERT_EQ(joined_kernels(compiled.program), 1U);
   const AnonymousFile file = module_in_memory(compiled);

@@ -132,7 +132,7 @@ Outcome run(const Graph& graph, const Tensor& x, const Choice& chosen) {
   options.compile.precision = chosen.precision;
   options.compile.num_threads = chosen.threads;
   options.runner.verify_each = true;
-  PassRunner runner(options.runner);
+  PassRunner runner(options);
   Compiled compiled = compile_graph(graph, options, runner);
   if (emulate_amx()) forget_amx(compiled.info.features);
   const AmxCounts before = amx_counts();
@@ -338,7 +338,7 @@ std::string assembly(const Graph& graph, const std::string& fp32, const std::str
   options.compile.fp32 = fp32;
   options.compile.precision = precision;
   options.emit = Emit::kAsm;
-  PassRunner runner(options.runner);
+  PassRunner runner(options);
   return compile_graph(graph, options, runner).text;
 }
 

@@ -17,6 +17,7 @@
 #include "loop/printer.h"
 #include "ops/op_table.h"
 #include "support/test_data.h"
+#include "support/watched_compile.h"
 #include "tessera/tessera.h"
 
 namespace tessera {
@@ -116,14 +117,16 @@ Results run(const Built& built, const std::string& precision, const std::string&
   options.compile.target = target;
   options.compile.num_threads = 1;
   options.compile.opt_level = opt_level;
-  options.runner.on_graph = [&](std::string_view step, const Graph& graph) {
+  OnGraph see_graph([&](std::string_view step, const Graph& graph) {
     if (step == "lower_precision") results.reference = GraphInterpreter().evaluate(graph, {x})[0];
-  };
-  options.runner.on_program = [&](std::string_view, const Program& program) {
+  });
+  options.observers.add(see_graph);
+  OnProgram see_program([&](std::string_view, const Program& program) {
     results.text.clear();
     for (const Kernel& kernel : program.kernels) results.text += print(kernel.program);
-  };
-  PassRunner runner(options.runner);
+  });
+  options.observers.add(see_program);
+  PassRunner runner(options);
   const Compiled compiled = compile_graph(built.graph, options, runner);
   const std::unique_ptr<Model> model = load_module(module_in_memory(compiled), "precision", 1);
   model->bind({x});
@@ -254,11 +257,12 @@ TEST(PrecisionKernels, TakesDotProductsWhereTheMachineHasThem) {
     DriverOptions options;
     options.compile = {.opt_level = 3, .target = target, .num_threads = 1, .precision = "bf16"};
     std::string text;
-    options.runner.on_program = [&](std::string_view, const Program& program) {
+    OnProgram see_program([&](std::string_view, const Program& program) {
       text.clear();
       for (const Kernel& kernel : program.kernels) text += print(kernel.program);
-    };
-    PassRunner runner(options.runner);
+    });
+    options.observers.add(see_program);
+    PassRunner runner(options);
     compile_graph(c.build().graph, options, runner);
     EXPECT_EQ(text.find("x86.avx512.dot.bf16") != std::string::npos, c.dots || c.layers > 1) << c.name;
     EXPECT_TRUE(!c.dots || text.find("fma.f32") == std::string::npos) << c.name << text;
@@ -288,10 +292,11 @@ TEST(PrecisionKernels, RoundsWhatIsSmallLargeAndNoNumber) {
     options.compile.precision = "bf16";
     options.compile.num_threads = 1;
     Tensor reference;
-    options.runner.on_graph = [&](std::string_view step, const Graph& after) {
+    OnGraph see_graph([&](std::string_view step, const Graph& after) {
       if (step == "lower_precision") reference = GraphInterpreter().evaluate(after, {input})[0];
-    };
-    PassRunner runner(options.runner);
+    });
+    options.observers.add(see_graph);
+    PassRunner runner(options);
     const auto model = load_module(module_in_memory(compile_graph(graph, options, runner)), "precision", 1);
     model->bind({input});
     model->run();
@@ -310,7 +315,7 @@ TEST(PrecisionKernels, StoresWhatLiesBetweenIn16Bits) {
   const auto arena_of = [&](const std::string& precision) {
     DriverOptions options;
     options.compile.precision = precision;
-    PassRunner runner(options.runner);
+    PassRunner runner(options);
     return compile_graph(built.graph, options, runner).program.arena_bytes;
   };
   EXPECT_LT(arena_of("bf16"), arena_of("f32") * 7 / 10);
@@ -319,7 +324,7 @@ TEST(PrecisionKernels, StoresWhatLiesBetweenIn16Bits) {
 TEST(PrecisionKernels, AnUnknownPrecisionIsAnErrorOfTheUser) {
   DriverOptions options;
   options.compile.precision = "bf61";
-  PassRunner runner(options.runner);
+  PassRunner runner(options);
   try {
     compile_graph(cases()[0].build().graph, options, runner);
     FAIL() << "no error";

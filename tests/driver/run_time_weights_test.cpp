@@ -15,6 +15,7 @@
 #include "ops/op_table.h"
 #include "program/steps.h"
 #include "support/compiled_graph.h"
+#include "support/watched_compile.h"
 
 namespace tessera {
 namespace {
@@ -136,9 +137,10 @@ std::string outline_of(const std::string& text) {
   const Graph graph = parse_graph(text, standard_ops());
   DriverOptions options = options_for("x86-64-v3", 1);
   std::string result;
-  options.runner.on_program = [&](std::string_view step, const Program& program) {
+  OnProgram see_program([&](std::string_view step, const Program& program) {
     if (step == "schedule") result = outline(program, steps_of(program));
-  };
+  });
+  options.observers.add(see_program);
   std::mt19937 numbers(3);
   std::vector<Tensor> inputs;
   for (const ValueId input : graph.inputs)

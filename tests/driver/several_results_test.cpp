@@ -15,6 +15,7 @@
 #include "ops/op_table.h"
 #include "program/in_place.h"
 #include "support/compiled_graph.h"
+#include "support/watched_compile.h"
 
 namespace tessera {
 namespace {
@@ -33,9 +34,10 @@ std::vector<std::string> calls_of(const Program& program) {
 std::string calls_of(const Graph& graph, const std::string& level, int threads) {
   DriverOptions options = options_for(level, threads);
   std::vector<std::string> calls;
-  options.runner.on_program = [&](std::string_view step, const Program& program) {
+  OnProgram see_program([&](std::string_view step, const Program& program) {
     if (step == "schedule") calls = calls_of(program);
-  };
+  });
+  options.observers.add(see_program);
   std::mt19937 numbers(5);
   std::vector<Tensor> inputs;
   for (const ValueId input : graph.inputs) inputs.push_back(random_tensor(graph.type(input), numbers, 32, 0x1p-4, 21));
@@ -215,7 +217,7 @@ TEST(SeveralResults, TakeThePlaceOfWhatTheyReplace) {
   })",
                                   standard_ops());
   DriverOptions options = options_for("x86-64-v3", 1);
-  options.runner.on_program = [&](std::string_view step, const Program& program) {
+  OnProgram see_program([&](std::string_view step, const Program& program) {
     if (step != "schedule") return;
     ASSERT_EQ(program.calls.size(), 1u);
     const KernelCall& call = program.calls[0];
@@ -234,7 +236,8 @@ TEST(SeveralResults, TakeThePlaceOfWhatTheyReplace) {
     late.body =
         for_loop(i, 0, 6400, ForKind::kSerial, seq({store(m1, {i}, load(m, {i})), store(p1, {i}, load(m, {i}))}));
     EXPECT_NE(why_not_in_place(late, place("m"), place("m1"), 6400), "");
-  };
+  });
+  options.observers.add(see_program);
   std::mt19937 numbers(5);
   std::vector<Tensor> inputs;
   for (const ValueId input : graph.inputs) inputs.push_back(random_tensor(graph.type(input), numbers));

@@ -3,9 +3,11 @@
 
 #include <gmock/gmock.h>
 
+#include <optional>
 #include <string>
 #include <vector>
 
+#include "import/common/refused_model.h"
 #include "support/error.h"
 #include "support/onnx_model.h"
 
@@ -29,6 +31,18 @@ void expect_user_error(const std::string& id, const std::vector<std::string>& pa
 inline void expect_import_error(const OnnxModel& model, const std::string& id, const std::vector<std::string>& parts,
                                 const ImportOptions& options = {}) {
   expect_user_error(id, parts, [&] { model.import(options); });
+  // The reason that callers decide on is the one that the message is about.
+  std::optional<RefusedModel::Reason> reason, wanted;
+  try {
+    model.import(options);
+  } catch (const RefusedModel& refused) {
+    reason = refused.reason();
+  } catch (const UserError&) {
+  }
+  if (id == "TSR-1020") wanted = RefusedModel::Reason::kOpenSizes;
+  for (const char* unsupported : {"TSR-1006", "TSR-1024", "TSR-1031", "TSR-1040"})
+    if (id == unsupported) wanted = RefusedModel::Reason::kUnsupported;
+  EXPECT_TRUE(reason == wanted) << id;
 }
 
 }  // namespace tessera

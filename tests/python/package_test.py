@@ -91,6 +91,7 @@ class Compile(PackageTest):
         with self.assertRaises(tessera.Error) as caught:
             tessera.compile_file(model, self.folder / "m.so")
         self.assertEqual(caught.exception.id, "TSR-1020")
+        self.assertEqual(caught.exception.reason, "open_sizes")
         self.assertIn("add shapes={'x': (1, 3,)}, with your sizes, or a range of sizes: dims={'n': (1, 8)}", caught.exception.hint)
 
     def test_open_sizes_are_those_of_the_arrays(self):

@@ -222,8 +222,8 @@ def check_overlaps(work):
         expect(words in got.stdout and "DIFFERS" not in got.stdout, f"steps of {step}: {got.stdout}")
     schedule.write_text('tensorize(s, "portable.tile.dot.i8i8")')
     flags = ("--apply", schedule, "--check", "--target", "x86-64-v2,+portable-tiles")
-    for down, rows, sums, first, words in ((2, "A[p, r, ", "C[r, c]", 0, "different places of the tiles add to one sum"),
-                                           (1, "A[p, r, ", "C[floordiv((r + c), 16), floormod((r + c), 16)]", 0, "different places"),
+    for down, rows, sums, first, words in ((2, "A[p, r, ", "C[r, c]", 0, "places of c would meet"),
+                                           (1, "A[p, r, ", "C[floordiv((r + c), 16), floormod((r + c), 16)]", 0, "places of c would meet"),
                                            (1, "A[p, (15 - r), ", "C[(15 - r), c]", 0, "agrees"),
                                            (1, "A[floordiv(s, 4), r, ", "C[r, c]", 3, "agrees")):
         loops.write_text(f"kernel @k(A: i8[2,16,64], B: i8[16,16,4]) -> (C: i32[16,16]) {{\n"
@@ -234,6 +234,41 @@ def check_overlaps(work):
         got = run(loops, *flags)
         legal = words == "agrees" and "TSR-3424" in got.stdout
         expect(legal or words in got.stdout and "DIFFERS" not in got.stdout, f"{rows} {sums}: {got.stdout}")
+
+
+def check_padded(work):
+    """A row that is padded on both sides: the intrinsic reads 0 where the nest does."""
+    loops, schedule, declared = work / "padded.loop", work / "padded.sched", work / "padded.intrin"
+    tile = "for l in 0..8 { y[l] = y[l] + a[] * x[l] } }"
+    head = "kernel @p(a: f32[], x: f32[8]) -> (y: f32[8]) { "
+    schedule.write_text('tensorize(l, "my.p")')
+    read = "select(((j * 8 + l + t) >= 1) & ((j * 8 + l + t) < 17), x[(j * 8 + l + t - 1)], {}:f32)"
+    for rule, zero, fits in (("padded x", 0, True), ("", 0, False), ("padded a", 0, False), ("padded x", 2, False)):
+        declared.write_text(f'intrinsic "my.p" {{ pattern {head}{tile} {rule} body {head}vectorized {tile} }}')
+        loops.write_text("kernel @k(x: f32[16], w: f32[3]) -> (y: f32[16]) { for i in 0..16 { y[i] = 0:f32 } "
+                         f"for j in 0..2 {{ for t in 0..3 {{ for l in 0..8 {{ "
+                         f"y[(j * 8 + l)] = y[(j * 8 + l)] + w[t] * {read.format(zero)} }} }} }} }}")
+        got = run(loops, "--apply", schedule, "--intrinsics", declared, "--check")
+        if fits:
+            expect(got.returncode == 0 and got.stdout.count(": agrees") == 2, f"a padded read: {got.stdout}")
+        else:
+            expect(got.returncode == 1 and "TSR-34" in got.stdout, f"'{rule}', {zero} outside: {got.stdout}")
+    declared.write_text(f'intrinsic "my.p" {{ pattern {head}{tile} padded x emit "x86.sse.dot.i16" }}')
+    got = run(loops, "--apply", schedule, "--intrinsics", declared)
+    expect(got.returncode == 1 and "TSR-3130" in got.stdout and "no body to read around" in got.stdout, f"no body: {got.stdout}")
+
+
+def check_immediates(work):
+    """A number of the nest that an instruction has in itself: one that it can have."""
+    loops, schedule, declared = work / "shift.loop", work / "shift.sched", work / "shift.intrin"
+    tile = "for l in 0..8 { y[l] = shr(x[l], cast:u32(n)) } }"
+    head = "kernel @p<n>(x: u32[8]) -> (y: u32[8]) { "
+    declared.write_text(f'intrinsic "my.s" {{ pattern {head}{tile} range n 0..7 body {head}vectorized {tile} }}')
+    schedule.write_text('tensorize(l, "my.s")')
+    for amount, words in (("3:u32", "agrees"), ("7:u32", "agrees"), ("8:u32", "n would be 8; 0 to 7 are legal"), ("x[0]", "TSR-34")):
+        loops.write_text(f"kernel @k(x: u32[8]) -> (y: u32[8]) {{ for l in 0..8 {{ y[l] = shr(x[l], {amount}) }} }}")
+        got = run(loops, "--apply", schedule, "--intrinsics", declared, "--check")
+        expect(words in got.stdout and "DIFFERS" not in got.stdout, f"shift by {amount}: {got.stdout}")
 
 
 def check_functions(work):
@@ -266,7 +301,8 @@ def check_bad(work):
 
 
 with tempfile.TemporaryDirectory() as folder:
-    for check in (check_table, check_tiles, check_blocks, check_call, check_ranges, check_overlaps, check_functions, check_bad):
+    for check in (check_table, check_tiles, check_blocks, check_call, check_ranges, check_overlaps, check_padded,
+                  check_immediates, check_functions, check_bad):
         check(pathlib.Path(folder))
 print("failed" if failures else "passed")
 sys.exit(1 if failures else 0)

@@ -247,7 +247,7 @@ TEST(Primitives, TensorizeMatchesThePattern) {
   EXPECT_THAT(scheduled(tile, "unroll(v)\nunroll(p)\nvectorize(l)\ntensorize(v, \"x86.fma.f32\")\n"),
               HasSubstr("tensorized \"x86.fma.f32\""));
   EXPECT_THAT(scheduled(tile, "unroll(v)\nunroll(p)\nvectorize(l)\ntensorize(v, \"x86.avx512.fma.f32\")\n"),
-              HasSubstr("loop l has 8 lanes instead of 16"));
+              HasSubstr("is 8, where the pattern has 16"));
   EXPECT_THAT(scheduled(tile, "tensorize(v, \"x86.fma.f64x\")"), HasSubstr("did you mean"));
 }
 

@@ -71,7 +71,7 @@ DriverOptions options_for(const std::string& target, int threads) {
 }
 
 CompiledRun run_compiled(const Graph& graph, const std::vector<Tensor>& inputs, const DriverOptions& options) {
-  PassRunner runner(options.runner);
+  PassRunner runner(options);
   Compiled compiled = compile_graph(graph, options, runner);
   CompiledRun result;
   if (runs_here(parse_target(options.compile.target))) {

@@ -302,16 +302,18 @@ TEST(Records, AGraphsChoiceIsUsedOrRefusedWithAReason) {
     add("broken", broken, "won");
   }
   const TunedKernels tuned = tuned_kernels(path, here);
-  ASSERT_TRUE(tuned.graph);
-  EXPECT_EQ(tuned.graph("won").choice, choice);
+  const auto graph = [&](const char* hash) {
+    return tuned.decisions->choose_graph([&] { return std::string(hash); }).value();
+  };
+  EXPECT_EQ(graph("won").choice, choice);
   for (const char* unknown : {"reverted", "another"}) {
-    EXPECT_TRUE(tuned.graph(unknown).choice.empty());
-    EXPECT_EQ(tuned.graph(unknown).refused, "");
+    EXPECT_TRUE(graph(unknown).choice.empty());
+    EXPECT_EQ(graph(unknown).refused, "");
   }
-  EXPECT_TRUE(tuned.graph("newer").choice.empty());
-  EXPECT_NE(tuned.graph("newer").refused.find("form 2"), std::string::npos);
-  EXPECT_TRUE(tuned.graph("broken").choice.empty());
-  EXPECT_NE(tuned.graph("broken").refused.find("'anything'"), std::string::npos);
+  EXPECT_TRUE(graph("newer").choice.empty());
+  EXPECT_NE(graph("newer").refused.find("form 2"), std::string::npos);
+  EXPECT_TRUE(graph("broken").choice.empty());
+  EXPECT_NE(graph("broken").refused.find("'anything'"), std::string::npos);
 }
 
 TEST(Search, ProposesWhatIsNewAndLegal) {

@@ -312,17 +312,21 @@ TEST(Intrinsics, PatternMatch) {
       text.replace(at, from.size(), to);
     return match(text);
   };
-  EXPECT_THAT(with("0..8", "0..4"), testing::HasSubstr("loop l has 4 lanes instead of 8"));
-  EXPECT_THAT(with("unrolled for p", "for p"), testing::HasSubstr("level 1 is not one unrolled loop"));
+  EXPECT_THAT(with("0..8", "0..4"), testing::HasSubstr("is 4, where the pattern has 8"));
+  EXPECT_THAT(with("unrolled for p", "for p"), testing::HasSubstr("loop p is serial, and unrolled in the pattern"));
   EXPECT_EQ(with("0..14", "1..14"), "");
   EXPECT_THAT(with("v in 0..2", "v in 1..2"), testing::HasSubstr("loop v does not run from 0"));
-  EXPECT_THAT(with("acc[", "mem["), testing::HasSubstr("not in register scope"));
-  EXPECT_THAT(with("acc[v, p, l] =", "acc[v, p, l + 0 * k + k - k] ="), testing::HasSubstr("not indexed [v, p, l]"));
-  EXPECT_THAT(with("b[k, v, l]", "big[k, v, l * 2]"), testing::HasSubstr("big steps by 2"));
+  EXPECT_THAT(with("acc[", "mem["), testing::HasSubstr("mem is not in registers"));
+  EXPECT_EQ(with("acc[v, p, l] =", "acc[v, p, l + 0 * k + k - k] ="), "") << "the same element, said otherwise";
+  EXPECT_THAT(with("acc[v, p, l]", "acc[v, 0, l]"), testing::HasSubstr("places of c would meet"));
+  EXPECT_THAT(with("a[k, p]", "acc[v, p, l]"), testing::HasSubstr("two different buffers"));
+  EXPECT_EQ(with("a[k, p]", "b[k, v, l]"), "") << "a square";
+  EXPECT_THAT(with("b[k, v, l]", "big[k, v, l * 2]"), testing::HasSubstr("bl would be 2; 0 to 1 are legal"));
   EXPECT_THAT(with("b[k, v, l]", "big[k, v, floormod(l, 3)]"), testing::HasSubstr("not affine in l"));
-  EXPECT_THAT(with("a[k, p]", "1:f32"), testing::HasSubstr("operand a is not a load"));
-  EXPECT_THAT(with("fma(a[k, p], b[k, v, l], acc[v, p, l])", "a[k, p]"), testing::HasSubstr("is not an fma"));
-  EXPECT_THAT(with("acc[v, p, l])", "acc[v, p, 0])"), testing::HasSubstr("does not add to the element"));
+  EXPECT_THAT(with("a[k, p]", "1:f32"), testing::HasSubstr("'1:f32' stands where the pattern has 'a["));
+  EXPECT_THAT(with("fma(a[k, p], b[k, v, l], acc[v, p, l])", "a[k, p]"),
+              testing::HasSubstr("stands where the pattern has 'fma(a["));
+  EXPECT_THAT(with("acc[v, p, l])", "acc[v, p, 0])"), testing::HasSubstr("the step of l through acc is 0"));
 }
 
 }  // namespace

@@ -231,7 +231,7 @@ TEST(OnnxExport, Errors) {
   try {
     export_onnx_bytes(graph);
     FAIL() << "a layout was exported";
-  } catch (const UserError& error) {
+  } catch (const NoOnnxForm& error) {
     EXPECT_EQ(error.diagnostic().id, "TSR-1060");
     EXPECT_THAT(error.what(), testing::HasSubstr("before layouts are chosen"));
   }

@@ -31,7 +31,7 @@ bool KernelEmitter::emit_pattern(const Stmt& s) {
   }
   std::vector<Stmt> around;
   const Stmt nest = intrinsic_nest(intrinsic, s->stmts[0], around);
-  if (!unify(*intrinsic.pattern, nest).problem.empty()) return false;
+  if (!unify(*intrinsic.pattern(), nest, intrinsic.patterns[0].rules).problem.empty()) return false;
   for (const Stmt& loop : around) {
     const auto begin = as_int(loop->begin);
     const auto extent = as_int(loop->extent);
@@ -68,7 +68,7 @@ Value* KernelEmitter::region_pointer(const PatternRegion& region) {
 }
 
 bool KernelEmitter::emit_call(const TensorIntrinsic& intrinsic, const Stmt& nest) {
-  const PatternMatch match = unify(*intrinsic.pattern, nest);
+  const PatternMatch match = unify(*intrinsic.pattern(), nest, intrinsic.patterns[0].rules);
   std::vector<Value*> arguments;
   for (const PatternRegion& region : match.regions)
     arguments.push_back(region.buffer ? region_pointer(region) : llvm::ConstantPointerNull::get(b_.getPtrTy()));
@@ -84,7 +84,7 @@ bool KernelEmitter::emit_call(const TensorIntrinsic& intrinsic, const Stmt& nest
 bool KernelEmitter::emit_products(const TensorIntrinsic& intrinsic, const Stmt& nest) {
   // One that is declared like another has that one's parameters in an order of its own.
   const TensorIntrinsic& known = intrinsic.like.empty() ? intrinsic : *find_intrinsic(intrinsic.like);
-  const PatternMatch match = unify(*known.pattern, nest);
+  const PatternMatch match = unify(*known.pattern(), nest, known.patterns[0].rules);
   check(match.problem.empty() && match.regions.size() == 3, where(intrinsic.name + ": " + match.problem));
   const PatternRegion &a = match.regions[0], &b = match.regions[1], &c = match.regions[2];
   const auto lanes = static_cast<unsigned>(known.lanes), depth = static_cast<unsigned>(known.depth);

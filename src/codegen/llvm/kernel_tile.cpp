@@ -215,7 +215,7 @@ bool KernelEmitter::emit_tensorized(const Stmt& s) {
   if (code == IntrinsicCode::kBlock) return false;
   if (code == IntrinsicCode::kTileDot) return emit_tile_dot(*s->intrinsic, body);
   if (is_byte_dot(*s->intrinsic) && emit_dot(*s->intrinsic, body)) return true;
-  if (s->intrinsic->pattern && emit_pattern(s)) return true;
+  if (s->intrinsic->pattern() && emit_pattern(s)) return true;
   if (code == IntrinsicCode::kTranspose) return emit_transpose(body);
   if (code == IntrinsicCode::kDotOfPairs) return emit_dot(*s->intrinsic, body);
   return code == IntrinsicCode::kMultiplyAdd && emit_tile(body);

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <functional>
 
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
@@ -28,6 +29,42 @@ struct Failure {
   std::vector<std::optional<Tensor>> expected;  // of each output; empty where the reference does not show it
 };
 
+// The applications of a compile, with the IR around one of them.
+class Applications : public Observer {
+ public:
+  explicit Applications(int64_t shown = 0) : shown_(shown) {}  // its number; 0: none
+
+  void application_begins(const PassApplication& application, const ChangedIr& ir) override {
+    done.resize(static_cast<size_t>(application.number - 1));
+    done.push_back(application);
+    if (application.number == shown_) before = text_of(ir);
+  }
+  void application_ended(const PassApplication& application, const ChangedIr& ir) override {
+    if (application.number == shown_) after = text_of(ir);
+  }
+
+  std::vector<PassApplication> done;
+  std::string before, after;
+
+ private:
+  int64_t shown_;
+};
+
+// What each step gives.
+class EachStep : public Observer {
+ public:
+  using SeeGraph = std::function<void(std::string_view step, const Graph& graph)>;
+  using SeeProgram = std::function<void(std::string_view step, const Program& program)>;
+  EachStep(SeeGraph graph, SeeProgram program) : graph_(std::move(graph)), program_(std::move(program)) {}
+
+  void graph_made(std::string_view step, const Graph& graph) override { graph_(step, graph); }
+  void program_made(std::string_view step, const Program& program) override { program_(step, program); }
+
+ private:
+  SeeGraph graph_;
+  SeeProgram program_;
+};
+
 class Bisection {
  public:
   Bisection(const BisectRequest& request, const Failure& failure, DriverOptions options)
@@ -36,19 +73,17 @@ class Bisection {
   // Empty when the results are right after all.
   std::optional<Culprit> run() {
     Culprit culprit;
-    {
-      PassLimit all;
-      if (!is_wrong(all)) return std::nullopt;
-      culprit.applications = std::ssize(all.seen());
-    }
+    Applications all;
+    options_.observers.add(all);
+    if (!is_wrong(INT64_MAX)) return std::nullopt;
+    options_.observers = {};
+    culprit.applications = std::ssize(all.done);
     int64_t right = 0, wrong = culprit.applications;
-    PassLimit none(0);
-    if (is_wrong(none)) wrong = 0;
+    if (is_wrong(0)) wrong = 0;
     while (wrong - right > 1) {
       const int64_t middle = right + (wrong - right) / 2;
       step(fmt::format("trying the first {} of {} applications", middle, culprit.applications));
-      PassLimit limit(middle);
-      (is_wrong(limit) ? wrong : right) = middle;
+      (is_wrong(middle) ? wrong : right) = middle;
     }
     culprit.application = wrong;
     look_at(culprit);
@@ -70,11 +105,12 @@ class Bisection {
     return true;
   }
 
-  bool is_wrong(PassLimit& limit) const {
+  // With the first `applications` alone.
+  bool is_wrong(int64_t applications) const {
     DriverOptions options = options_;
-    options.pass_limit = &limit;
+    options.max_applications = applications;
     try {
-      PassRunner runner(options.runner);
+      PassRunner runner(options);
       const Compiled compiled = compile_graph(failure_.graph, options, runner);
       const auto model = load_module(module_in_memory(compiled), "bisect", request_.diff.num_threads);
       model->bind(failure_.inputs);
@@ -92,13 +128,14 @@ class Bisection {
       bool wrong = false, applied = false;  // `applied`: the step of the last application
     };
     std::vector<Seen> seen;
-    PassLimit limit(culprit.application);
+    Applications applications(culprit.application);
     DriverOptions options = options_;
-    options.pass_limit = &limit;
+    options.max_applications = culprit.application;
+    options.observers.add(applications);
     options.emit = Emit::kProgram;
     bool found = false;
     const auto interpret_step = [&](std::string_view name, const auto& interpret) {
-      if (found || std::ssize(limit.seen()) < culprit.application) return;
+      if (found || std::ssize(applications.done) < culprit.application) return;
       step(fmt::format("interpreting what {} gives", name));
       Seen entry{std::string(name), "", false, seen.empty()};
       try {
@@ -113,26 +150,26 @@ class Bisection {
     };
     const bool can_interpret = takes_seconds() <= request_.interpret_seconds;
     const bool reference_is_wrong = can_interpret && culprit.application == 0 && !interpreted_graph_agrees();
-    if (can_interpret) {
-      options.runner.on_graph = [&](std::string_view name, const Graph& graph) {
-        interpret_step(name, [&] { return GraphInterpreter().evaluate(graph, failure_.inputs); });
-      };
-      options.runner.on_program = [&](std::string_view name, const Program& program) {
-        const bool planned = program.arena_bytes > 0;
-        interpret_step(name, [&] { return interpret(program, failure_.inputs, ProgramRun{nullptr, planned}); });
-      };
-    }
+    EachStep interpreted(
+        [&](std::string_view name, const Graph& graph) {
+          interpret_step(name, [&] { return GraphInterpreter().evaluate(graph, failure_.inputs); });
+        },
+        [&](std::string_view name, const Program& program) {
+          const bool planned = program.arena_bytes > 0;
+          interpret_step(name, [&] { return interpret(program, failure_.inputs, ProgramRun{nullptr, planned}); });
+        });
+    if (can_interpret) options.observers.add(interpreted);
     std::string crash;
     try {
-      PassRunner runner(options.runner);
+      PassRunner runner(options);
       compile_graph(failure_.graph, options, runner);
     } catch (const InternalError& error) {
       crash = error.what();
     }
-    culprit.before = limit.before;
-    culprit.after = limit.after;
-    if (culprit.application > 0 && culprit.application <= std::ssize(limit.seen()))
-      culprit.applied = limit.seen()[static_cast<size_t>(culprit.application - 1)];
+    culprit.before = applications.before;
+    culprit.after = applications.after;
+    if (culprit.application > 0 && culprit.application <= std::ssize(applications.done))
+      culprit.applied = applications.done[static_cast<size_t>(culprit.application - 1)];
     else if (culprit.application > 0)
       culprit.applied = {PassApplication::Kind::kCodegen, "codegen", ""};  // Emit::kProgram stops before it
     const std::string what = culprit.applied ? application_text(*culprit.applied) : "";
@@ -230,8 +267,7 @@ BisectResult bisect_model(const BisectRequest& request) {
   DriverOptions options = request.diff.driver;
   options.emit = Emit::kModule;
   options.runner = {};
-  options.runner.spoil_graph = request.diff.driver.runner.spoil_graph;
-  options.runner.spoil_program = request.diff.driver.runner.spoil_program;
+  options.observers = {};
   const std::map<std::string, Tensor> outputs = values_of(*reference, subject.parts.outputs());
   if (const auto& part = result.difference.reproduction) {
     failure.graph = part->graph;

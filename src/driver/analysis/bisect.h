@@ -11,7 +11,7 @@
 #include "diagnose/find_difference.h"
 #include "diagnose/text_table.h"
 #include "driver/analysis/diff.h"
-#include "driver/pass_limit.h"
+#include "driver/pass_application.h"
 
 namespace tessera::inline driver {
 

@@ -61,19 +61,24 @@ FoldedValues folded_values(const Graph& graph) {
   return folded;
 }
 
+class FoldedValuesObserver : public Observer {
+ public:
+  void graph_made(std::string_view step, const Graph& graph) override {
+    (void)step;
+    folded = folded_values(graph);
+  }
+  FoldedValues folded;  // of the last graph so far
+};
+
 std::unique_ptr<ValueSource> open_compiled(const Graph& graph, const std::vector<Tensor>& inputs, DriverOptions options,
                                            int num_threads, const std::string& name) {
-  FoldedValues folded;
+  FoldedValuesObserver seen;
   options.emit = Emit::kModule;
-  const auto seen = options.runner.on_graph;
-  options.runner.on_graph = [&](std::string_view step, const Graph& after) {
-    folded = folded_values(after);
-    if (seen) seen(step, after);
-  };
-  PassRunner runner(options.runner);
+  options.observers.add(seen);
+  PassRunner runner(options);
   const Compiled compiled = compile_graph(graph, options, runner);
   return std::make_unique<ModelValues>(load_module(module_in_memory(compiled), name, num_threads), inputs,
-                                       std::move(folded));
+                                       std::move(seen.folded));
 }
 
 std::unique_ptr<ValueSource> open_module(const DiffRequest& request, const DiffSubject& subject) {
@@ -129,7 +134,7 @@ DiffSubject open_subject(const DiffRequest& request) {
                      .hint = "give the model that the module was compiled from; a module can be what it is compared "
                              "with: --against MODULE.so"});
   }
-  PassRunner runner(request.driver.runner);
+  PassRunner runner(request.driver);
   Graph graph = import_model(request.model, request.driver, runner);
   Graph call = graph;
   call.states.clear();
@@ -181,9 +186,8 @@ std::vector<Tensor> run_compiled(const Graph& part, const std::vector<Tensor>& i
   DriverOptions quiet = options;
   quiet.emit = Emit::kModule;
   quiet.runner = {};
-  quiet.runner.spoil_graph = options.runner.spoil_graph;
-  quiet.runner.spoil_program = options.runner.spoil_program;
-  PassRunner runner(quiet.runner);
+  quiet.observers = {};
+  PassRunner runner(quiet);
   const Compiled compiled = compile_graph(part, quiet, runner);
   const std::unique_ptr<Model> model = load_module(module_in_memory(compiled), "part", num_threads);
   model->bind(inputs);

@@ -8,6 +8,7 @@
 #include "driver/formats.h"
 #include "driver/graph_reader.h"
 #include "driver/model_file.h"
+#include "driver/step_names.h"
 #include "support/error.h"
 #include "support/mapped_file.h"
 
@@ -21,6 +22,29 @@ void say_refused_records(const Program& program, Remarks& remarks) {
     if (const std::string& reason = program.kernels[static_cast<size_t>(call.kernel)].refused_tuning; !reason.empty())
       remarks.refused("tuned", call.loc, reason);
 }
+
+// What a compile has to say for an explanation.
+class ExplainObserver : public Observer {
+ public:
+  ExplainObserver(NodeTrail& trail, Remarks& remarks) : trail_(trail), remarks_(remarks) {}
+
+  void graph_made(std::string_view step, const Graph& graph) override { trail_.see(step, graph); }
+  void program_made(std::string_view step, const Program& seen) override {
+    if (step == kPlanMemory || step == kJoinPieces)
+      program = seen;  // buffers, calls and definitions; constants are shared, not copied
+  }
+  bool wants_remarks() const override { return true; }
+  void remarked(const Remark& remark) override {
+    if (remark.kind == Remark::Kind::kDone) remarks_.done(remark.pass, remark.node, remark.text, remark.other);
+    else remarks_.refused(remark.pass, remark.node, remark.text, remark.other);
+  }
+
+  Program program;
+
+ private:
+  NodeTrail& trail_;
+  Remarks& remarks_;
+};
 
 // A model that is read, with its nodes as whoever made it knows them.
 struct OutlinedModel {
@@ -64,20 +88,14 @@ ModelExplanation explain_model(const std::string& path, DriverOptions options) {
   for (const OutlineNode& node : result.model.nodes) labels.insert(node.label);
   NodeTrail trail(std::move(labels));
   Remarks remarks;
-  Program program;
+  ExplainObserver seen(trail, remarks);
   options.emit = Emit::kProgram;
-  options.remarks = &remarks;
-  options.runner.on_graph = [&](std::string_view step, const Graph& graph) { trail.see(step, graph); };
-  options.runner.on_program = [&, watched = options.runner.on_program](std::string_view step, const Program& seen) {
-    if (watched) watched(step, seen);
-    if (step == "plan_memory" || step == "join_pieces")
-      program = seen;  // buffers, calls and definitions; constants are shared, not copied
-  };
-  PassRunner runner(options.runner);
+  options.observers.add(seen);
+  PassRunner runner(options);
   const Compiled compiled =
       compile_imported(read_model(opened.reader, result.model.name, options, runner), options, runner);
-  say_refused_records(program, remarks);
-  result.explanation = explain(result.model, trail, program, remarks,
+  say_refused_records(seen.program, remarks);
+  result.explanation = explain(result.model, trail, seen.program, remarks,
                                {deciding_target(options.compile), options.compile.opt_level,
                                 options.compile.disabled_passes, rule_numerics(options.compile)});
   result.explanation.sizes = compiled.info.sizes;

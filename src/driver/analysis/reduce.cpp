@@ -23,6 +23,7 @@
 #include "driver/model_file.h"
 #include "graph/bind_symbols.h"
 #include "graph/printer.h"
+#include "import/common/refused_model.h"
 #include "import/onnx/onnx_import.h"
 #include "import/onnx/write/onnx_export.h"
 #include "interp/graph_interp.h"
@@ -86,9 +87,9 @@ class FailureProbe {
  public:
   explicit FailureProbe(const ReduceRequest& request) : request_(request) {}
 
-  // In this process.
-  std::string outcome(const std::string& onnx, bool open_dims) const {
-    return outcome_of([&] { return differs(import(onnx, open_dims), request_.driver); });
+  // In this process. `whole`: nothing is cut yet, and the options for dimensions are the model's.
+  std::string outcome(const std::string& onnx, bool whole) const {
+    return outcome_of([&] { return differs(whole ? import(onnx, true) : import_cut(onnx), request_.driver); });
   }
   std::string outcome(const Graph& graph) const {
     return outcome_of([&] { return differs(graph, for_sizes_of(graph, request_.driver)); });
@@ -108,6 +109,16 @@ class FailureProbe {
     }
   }
 
+  // Options for dimensions that a smaller model no longer has do not matter.
+  Graph import_cut(const std::string& onnx) const {
+    try {
+      return import(onnx, false);
+    } catch (const RefusedModel& refused) {
+      if (refused.reason() != RefusedModel::Reason::kOpenSizes) throw;
+    }
+    return import(onnx, true);
+  }
+
   Graph import(const std::string& onnx, bool open_dims) const {
     ImportOptions options;
     if (open_dims) {
@@ -120,7 +131,7 @@ class FailureProbe {
 
   std::unique_ptr<Model> compiled(const Graph& graph, DriverOptions options) const {
     options.emit = Emit::kModule;
-    PassRunner runner(options.runner);
+    PassRunner runner(options);
     ImportedModel model;
     model.graph = graph;
     return load_module(module_in_memory(compile_imported(std::move(model), options, runner)), "part",
@@ -219,7 +230,7 @@ EditableModel::Types parse_types(const std::string& text) {
 // The model as a graph; empty where it is none: with strings, sequences or sizes that nothing bounds, or with open
 // sizes that shapes as expressions cannot say.
 std::optional<Graph> graph_of_model(const ReduceRequest& request) {
-  const RunnerOptions nobody;
+  const DriverOptions nobody;
   PassRunner runner(nobody);
   ImportedModel model = read_model(request.model, request.driver, runner);
   if (model.flow || !model.symbols.empty()) return std::nullopt;
@@ -273,9 +284,8 @@ class Reduction {
   static void require_onnx_form(const Graph& graph) {
     try {
       export_onnx_bytes(graph);
-    } catch (const UserError& error) {
+    } catch (const NoOnnxForm& error) {
       Diagnostic diagnostic = error.diagnostic();
-      if (diagnostic.id != "TSR-1060") throw;
       diagnostic.hint = "give -o FILE.graph: a graph as text has words for it";
       throw UserError(diagnostic);
     }
@@ -372,11 +382,7 @@ class Reduction {
     if (!request_.command.empty()) return outcome_of_command(bytes);
     // Open dimensions are fixed by the options; candidates have none, unless the options still fit.
     const bool whole = trials_ == 1;
-    std::string text = run_isolated([&] { return probe_.outcome(bytes, whole); }, request_.timeout);
-    // Options for dimensions that a smaller model no longer has do not matter.
-    if (!whole && text == "error TSR-1020")
-      text = run_isolated([&] { return probe_.outcome(bytes, true); }, request_.timeout);
-    return text;
+    return run_isolated([&] { return probe_.outcome(bytes, whole); }, request_.timeout);
   }
 
   std::string outcome_of_command(const std::string& bytes) const {

@@ -5,19 +5,28 @@
 #include <vector>
 
 #include "driver/engine/model.h"
+#include "import/common/refused_model.h"
 #include "support/error.h"
 #include "tessera/compiler.h"
 
 namespace tessera::inline driver {
+
+inline CompileError::Details details_of(const Diagnostic& d,
+                                        CompileError::Reason reason = CompileError::Reason::kOther) {
+  return {d.id, d.message, d.node, d.legal, d.hint, reason};
+}
 
 // Runs `work`; what it throws becomes a CompileError.
 template <typename Work>
 auto translate_errors(const Work& work) {
   try {
     return work();
+  } catch (const RefusedModel& error) {
+    const bool open = error.reason() == RefusedModel::Reason::kOpenSizes;
+    throw CompileError(error.what(), details_of(error.diagnostic(), open ? CompileError::Reason::kOpenSizes
+                                                                         : CompileError::Reason::kUnsupported));
   } catch (const UserError& error) {
-    const Diagnostic& d = error.diagnostic();
-    throw CompileError(error.what(), {d.id, d.message, d.node, d.legal, d.hint});
+    throw CompileError(error.what(), details_of(error.diagnostic()));
   } catch (const std::exception& error) {
     throw CompileError(error.what(), {.id = {}, .message = error.what(), .node = {}, .legal = {}, .hint = {}});
   }

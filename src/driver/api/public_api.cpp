@@ -23,18 +23,19 @@ namespace tessera {
 
 namespace {
 
+class CallersDecisions : public Decisions {
+ public:
+  explicit CallersDecisions(std::function<bool()> is_cancelled) : is_cancelled_(std::move(is_cancelled)) {}
+  bool is_cancelled() override { return is_cancelled_(); }
+
+ private:
+  std::function<bool()> is_cancelled_;
+};
+
 DriverOptions driver_options(const CompileOptions& options) {
   DriverOptions driver;
   driver.compile = options;
-  if (options.is_cancelled)
-    driver.runner.on_step = [ask = options.is_cancelled](std::string_view step) {
-      if (!ask()) return;
-      throw UserError({.id = "TSR-5111",
-                       .message = fmt::format("the compile was cancelled before '{}'", step),
-                       .node = {},
-                       .legal = {},
-                       .hint = {}});
-    };
+  if (options.is_cancelled) driver.decisions = std::make_shared<CallersDecisions>(options.is_cancelled);
   return driver;
 }
 
@@ -51,14 +52,14 @@ ImportedModel read(const builder::Graph& graph, const DriverOptions& options, Pa
 template <typename Source>
 Compiled compile(const Source& source, const CompileOptions& options) {
   const DriverOptions driver = driver_options(options);
-  PassRunner runner(driver.runner);
+  PassRunner runner(driver);
   return compile_imported(read(source, driver, runner), driver, runner);
 }
 
 template <typename Source>
 std::unique_ptr<Model> interpret(const Source& source, const std::string& name, const CompileOptions& options) {
   const DriverOptions driver = driver_options(options);
-  PassRunner runner(driver.runner);
+  PassRunner runner(driver);
   refuse_ranges(options, "the interpreter");
   ImportedModel model = read(source, driver, runner);
   refuse_ranges(model, "the interpreter");

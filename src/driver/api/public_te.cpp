@@ -56,8 +56,7 @@ namespace {
 [[noreturn]] void wrong(std::string message, std::string legal) {
   const UserError error(
       {.id = "TSR-4035", .message = std::move(message), .node = {}, .legal = std::move(legal), .hint = {}});
-  const Diagnostic& d = error.diagnostic();
-  throw CompileError(error.what(), {d.id, d.message, d.node, d.legal, d.hint});
+  throw CompileError(error.what(), details_of(error.diagnostic()));
 }
 
 DType checked(tessera_dtype dtype) {

@@ -78,7 +78,7 @@ std::shared_ptr<CompiledEvaluator::Entry> CompiledEvaluator::entry_of(const Grap
   }
   const std::lock_guard lock(entry->mutex);
   if (entry->model) return entry;
-  PassRunner runner(options_.runner);
+  PassRunner runner(options_);
   const Compiled compiled = compile_graph(std::move(plain), options_, runner);
   entry->model = load_module(module_in_memory(compiled), graph.name, options_.compile.num_threads);
   const std::lock_guard count(mutex_);

@@ -10,9 +10,9 @@
 #include "driver/engine/native_model.h"
 #include "driver/model_file.h"
 #include "driver/open_sizes.h"
+#include "import/common/refused_model.h"
 #include "loop/intrinsic_text.h"
 #include "support/error.h"
-
 #include "support/hash.h"
 #include "support/mapped_file.h"
 
@@ -44,7 +44,7 @@ std::string cache_key(const ImportedModel& model, const DriverOptions& options) 
   hasher.add(options.compile.fp32);
   hasher.add(options.compile.numerics);
   for (const std::string& pass : options.compile.disabled_passes) hasher.add(pass);
-  hasher.add(options.tuned_digest);
+  hasher.add(options.decisions->digest());
   for (const std::string& place : options.compile.places) hasher.add(place);
   for (const std::string& variant : options.compile.variants) hasher.add(variant);
   for (const std::string& file : options.compile.kernels) {
@@ -72,7 +72,7 @@ void store(const ModuleCache& cache, const std::string& key, const Compiled& com
 OpenedModel open_source(const std::string& path, const OpenOptions& options) {
   OpenedModel opened;
   const StopWatch compile_watch;
-  PassRunner runner(options.driver.runner);
+  PassRunner runner(options.driver);
   if (options.engine == Engine::kInterp) refuse_ranges(options.driver.compile, "the interpreter");
   ImportedModel model = read_model(path, options.driver, runner);
   if (options.engine == Engine::kInterp) {
@@ -112,8 +112,8 @@ OpenedModel open_source(const std::string& path, const OpenOptions& options) {
 OpenedModel open_for_inputs(const std::string& path, const OpenOptions& options) {
   try {
     return open_source(path, options);
-  } catch (const UserError& error) {
-    if (error.diagnostic().id != "TSR-1020" || !options.input_shapes) throw;
+  } catch (const RefusedModel& refused) {
+    if (refused.reason() != RefusedModel::Reason::kOpenSizes || !options.input_shapes) throw;
   }
   OpenOptions sized = options;
   std::vector<std::string> taken;

@@ -46,6 +46,7 @@ struct OpenedModel {
 // A module by its contents, or, when it cannot be read, by its name.
 bool is_module_path(const std::string& path);
 
+// RefusedModel for a model that leaves sizes open, or is not supported; UserError for everything else that is wrong.
 OpenedModel open_model(const std::string& path, const OpenOptions& options);
 
 }  // namespace tessera::inline driver

@@ -90,7 +90,7 @@ void check_body(const TensorIntrinsic& intrinsic, const std::string& file) {
         });
     return result;
   };
-  const LoopProgram pattern = fixed(*intrinsic.pattern), body = fixed(*intrinsic.body);
+  const LoopProgram pattern = fixed(*intrinsic.pattern()), body = fixed(*intrinsic.body);
   double elements = std::max(loop_stores(pattern), loop_stores(body));
   for (const BufferPtr& param : pattern.params) {
     double size = 1;

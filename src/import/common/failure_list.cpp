@@ -5,6 +5,8 @@
 
 #include <algorithm>
 
+#include "import/common/refused_model.h"
+
 namespace tessera::inline import_common {
 void FailureList::add(const NodeLabel& node, const UnsupportedNode& unsupported) {
   const bool plain = unsupported.refusal == Refusal::kOperator;
@@ -12,12 +14,13 @@ void FailureList::add(const NodeLabel& node, const UnsupportedNode& unsupported)
                       plain ? unsupported.reason : unsupported.cause, node.label, std::nullopt});
 }
 
-void FailureList::add(const NodeLabel& node, const Diagnostic& diagnostic, bool breaks_rule) {
+void FailureList::add(const NodeLabel& node, const Diagnostic& diagnostic, bool breaks_rule, bool unsupported) {
   std::string reason = diagnostic.message;
   if (!diagnostic.legal.empty()) reason += fmt::format("; legal: {}", diagnostic.legal);
   add(node, UnsupportedNode{std::move(reason)});
   entries_.back().diagnostic = diagnostic;
   entries_.back().breaks_rule = breaks_rule;
+  entries_.back().unsupported = unsupported;
 }
 
 bool FailureList::break_rules(size_t first) const {
@@ -45,7 +48,8 @@ void FailureList::append(const FailureList& other) {
 }
 
 NodesRefused FailureList::refusal() const {
-  if (entries_.size() == 1 && entries_[0].diagnostic) return {*entries_[0].diagnostic, entries_[0].breaks_rule};
+  if (entries_.size() == 1 && entries_[0].diagnostic)
+    return {*entries_[0].diagnostic, entries_[0].breaks_rule, entries_[0].unsupported};
   std::vector<std::pair<std::string, std::vector<std::string>>> groups;
   for (const Entry& entry : entries_) {
     auto group = std::find_if(groups.begin(), groups.end(), [&](const auto& g) { return g.first == entry.reason; });
@@ -59,7 +63,14 @@ NodesRefused FailureList::refusal() const {
         fmt::format("\n    {}\n      {}: {}", reason,
                     labels.size() == 1 ? "node" : fmt::format("{} nodes", labels.size()), fmt::join(labels, ", "));
   return {{"TSR-1040", message, count == 1 ? entries_[0].label : "", "the operators that 'tessera operators' lists",
-           "rewrite these parts of the model, or export it with other options (fixed shapes, another opset)"}};
+           "rewrite these parts of the model, or export it with other options (fixed shapes, another opset)"},
+          false,
+          true};
+}
+
+void throw_refusal(const NodesRefused& refused) {
+  if (refused.unsupported) throw RefusedModel(RefusedModel::Reason::kUnsupported, refused.diagnostic);
+  throw UserError(refused.diagnostic);
 }
 
 }  // namespace tessera::inline import_common

@@ -20,8 +20,8 @@ struct NodeLabel {
 class FailureList {
  public:
   void add(const NodeLabel& node, const UnsupportedNode& unsupported);
-  // A node that is malformed; `breaks_rule`: an OperatorRuleError.
-  void add(const NodeLabel& node, const Diagnostic& diagnostic, bool breaks_rule);
+  // A node that is malformed, or has what is not supported; `breaks_rule`: an OperatorRuleError.
+  void add(const NodeLabel& node, const Diagnostic& diagnostic, bool breaks_rule, bool unsupported = false);
   bool empty() const { return entries_.empty(); }
   size_t size() const { return entries_.size(); }
   // Takes back what came after the first `size`.
@@ -49,6 +49,7 @@ class FailureList {
     std::string label;
     std::optional<Diagnostic> diagnostic;
     bool breaks_rule = false;
+    bool unsupported = false;  // what `diagnostic` is about
   };
   std::vector<Entry> entries_;
 };

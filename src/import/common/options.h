@@ -48,11 +48,15 @@ struct EqualSizes {
 struct NodesRefused {
   Diagnostic diagnostic;
   bool break_rules = false;  // a single node, whose operands do not fit its operator: for other sizes they may
+  bool unsupported = false;  // there is nothing wrong with the model: it uses what is not supported
 };
 
 // What a reader makes of a model. NoGraph answers ImportOptions::symbols only: the model has no graph with symbolic
 // shapes, or the reader cannot make it, and whoever asked for one reads the model at fixed sizes. What is wrong
 // with the file or with the options is a UserError.
 using ReadOutcome = std::variant<ImportedModel, NoGraph, NodesRefused>;
+
+// For those who have nothing else to do with it: a RefusedModel where it is unsupported, else a UserError.
+[[noreturn]] void throw_refusal(const NodesRefused& refused);
 
 }  // namespace tessera::inline import_common

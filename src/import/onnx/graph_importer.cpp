@@ -14,6 +14,7 @@
 #include "graph/data_sizes.h"
 #include "import/common/failure_list.h"
 #include "import/common/finished_graph.h"
+#include "import/common/refused_model.h"
 #include "import/common/region_scope.h"
 #include "import/onnx/dynamic/declared_shapes.h"
 #include "import/onnx/dynamic/flow_types.h"
@@ -428,10 +429,14 @@ class GraphImporter {
       if (symbolic_)
         throw StopImport{{node.label, fmt::format("{}: {}{}{}", node.proto->op_type(), found.message,
                                                   found.legal.empty() ? "" : "; legal: ", found.legal)}};
-      failures_.add(label_of(node), found, true);
+      failures_.add(label_of(node), error.diagnostic(), true);
       mark_failed(node);
     } catch (const OperatorRuleError& error) {
       failures_.add(label_of(node), error.diagnostic(), true);
+      mark_failed(node);
+    } catch (const RefusedModel& refused) {
+      failures_.add(label_of(node), refused.diagnostic(), false,
+                    refused.reason() == RefusedModel::Reason::kUnsupported);
       mark_failed(node);
     } catch (const UserError& error) {
       failures_.add(label_of(node), error.diagnostic(), false);

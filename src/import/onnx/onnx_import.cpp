@@ -7,6 +7,7 @@
 #include <optional>
 #include <vector>
 
+#include "import/common/refused_model.h"
 #include "import/onnx/graph_importer.h"
 #include "support/error.h"
 #include "support/mapped_file.h"
@@ -31,6 +32,8 @@ ReadOutcome with_advice_in_errors(Import&& import) {
     ReadOutcome outcome = import();
     if (auto* refused = std::get_if<NodesRefused>(&outcome)) refused->diagnostic = with_advice(refused->diagnostic);
     return outcome;
+  } catch (const RefusedModel& error) {
+    throw RefusedModel(error.reason(), with_advice(error.diagnostic()));
   } catch (const UserError& error) {
     throw UserError(with_advice(error.diagnostic()));
   }
@@ -100,7 +103,7 @@ Graph graph_alone(ImportedModel model) {
 }
 
 ImportedModel imported(ReadOutcome outcome) {
-  if (auto* refused = std::get_if<NodesRefused>(&outcome)) throw UserError(refused->diagnostic);
+  if (auto* refused = std::get_if<NodesRefused>(&outcome)) throw_refusal(*refused);
   check(std::holds_alternative<ImportedModel>(outcome),
         "a model without a graph, where no graph with symbols is asked");
   return std::get<ImportedModel>(std::move(outcome));

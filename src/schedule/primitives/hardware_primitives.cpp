@@ -29,22 +29,8 @@ Stmt with_fma(const Stmt& store_stmt) {
 }
 
 std::string pattern_text(const TensorIntrinsic& intrinsic) {
-  if (intrinsic.pattern && intrinsic.code != IntrinsicCode::kDotOfPairs) {
-    const std::string text = print(*intrinsic.pattern);
-    return text.substr(0, text.size() - 1);
-  }
-  if (intrinsic.code == IntrinsicCode::kTranspose)
-    return fmt::format("unrolled r of {} {{ vectorized l of {} {{ y[.. r, l] = x[.. l, r] }} }}", intrinsic.lanes,
-                       intrinsic.lanes);
-  if (intrinsic.code == IntrinsicCode::kTileDot)
-    return fmt::format(
-        "for s {{ unrolled p {{ unrolled v {{ for r of 16 {{ for c of 16 {{ for k of 16 {{ for q of {} {{ "
-        "acc[.. r, c] = acc[.. r, c] + a * b }} }} }} }} }} }} }}, at most 4 tiles of acc in memory",
-        intrinsic.depth);
-  return fmt::format(
-      "unrolled v {{ unrolled p {{ vectorized l of {} {{ {}acc[v, p, l] = acc[v, p, l] + a * b{} }} }} }}, "
-      "acc in registers",
-      intrinsic.lanes, intrinsic.depth > 1 ? "for q of 2 { " : "", intrinsic.depth > 1 ? " }" : "");
+  const std::string text = print(*intrinsic.patterns.at(0).program);
+  return text.substr(0, text.size() - 1);
 }
 
 }  // namespace

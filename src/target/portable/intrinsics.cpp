@@ -9,8 +9,36 @@ intrinsic "portable.tile.dot.bf16" {
   doc "the same in plain memory"
   needs "portable-tiles"
   registers 8
-  sums f32
-  factors bf16, bf16
+  pattern kernel @product<P, V, A, B, C, ap, ar, bv, bk, cp, cv, cr>(a: bf16[A], b: bf16[B]) -> (c: f32[C]) {
+    unrolled for p in 0..P { unrolled for v in 0..V {
+    for r in 0..16 { for j in 0..16 { for k in 0..16 { for q in 0..2 {
+      c[(((p * cp) + (v * cv)) + ((r * cr) + j))] =
+        (c[(((p * cp) + (v * cv)) + ((r * cr) + j))] +
+         (cast:f32(a[(((p * ap) + (r * ar)) + ((k * 2) + q))]) *
+          cast:f32(b[(((v * bv) + (k * bk)) + ((j * 2) + q))])))
+    } } } } } }
+  }
+  exactly
+  memory a, b, c
+  range P, V 1..4
+  open A, B, C
+  pattern kernel @written_out<P, V, A, B, C, ap, ar, bv, bk, cp, cv, cr>(a: bf16[A], b: bf16[B]) -> (c: f32[C]) {
+    unrolled for p in 0..P { unrolled for v in 0..V { for r in 0..16 { for j in 0..16 { for k in 0..16 {
+      c[(((p * cp) + (v * cv)) + ((r * cr) + j))] =
+        fma(cast:f32(a[(((p * ap) + (r * ar)) + ((k * 2) + 1))]),
+            cast:f32(b[(((v * bv) + (k * bk)) + ((j * 2) + 1))]), fma(cast:f32(a[(((p * ap) + (r * ar)) + ((k * 2) + 0))]),
+            cast:f32(b[(((v * bv) + (k * bk)) + ((j * 2) + 0))]), c[(((p * cp) + (v * cv)) + ((r * cr) + j))]))
+    } } } } }
+  }
+  exactly
+  memory a, b, c
+  range P, V 1..4
+  open A, B, C
+  clears kernel @clear<P, V, C, cp, cv, cr>() -> (c: f32[C]) {
+    unrolled for p in 0..P { unrolled for v in 0..V { for r in 0..16 { for j in 0..16 {
+      c[(((p * cp) + (v * cv)) + ((r * cr) + j))] = 0:f32
+    } } } }
+  }
   shape [16, 2]
   code tile_dot
 }
@@ -19,8 +47,24 @@ intrinsic "portable.tile.dot.u8i8" {
   doc "the same in plain memory"
   needs "portable-tiles"
   registers 8
-  sums i32
-  factors u8, i8
+  pattern kernel @product<P, V, A, B, C, ap, ar, bv, bk, cp, cv, cr>(a: u8[A], b: i8[B]) -> (c: i32[C]) {
+    unrolled for p in 0..P { unrolled for v in 0..V {
+    for r in 0..16 { for j in 0..16 { for k in 0..16 { for q in 0..4 {
+      c[(((p * cp) + (v * cv)) + ((r * cr) + j))] =
+        (c[(((p * cp) + (v * cv)) + ((r * cr) + j))] +
+         (cast:i32(a[(((p * ap) + (r * ar)) + ((k * 4) + q))]) *
+          cast:i32(b[(((v * bv) + (k * bk)) + ((j * 4) + q))])))
+    } } } } } }
+  }
+  exactly
+  memory a, b, c
+  range P, V 1..4
+  open A, B, C
+  clears kernel @clear<P, V, C, cp, cv, cr>() -> (c: i32[C]) {
+    unrolled for p in 0..P { unrolled for v in 0..V { for r in 0..16 { for j in 0..16 {
+      c[(((p * cp) + (v * cv)) + ((r * cr) + j))] = 0:i32
+    } } } }
+  }
   shape [16, 4]
   code tile_dot
 }
@@ -29,8 +73,24 @@ intrinsic "portable.tile.dot.u8u8" {
   doc "the same in plain memory"
   needs "portable-tiles"
   registers 8
-  sums i32
-  factors u8, u8
+  pattern kernel @product<P, V, A, B, C, ap, ar, bv, bk, cp, cv, cr>(a: u8[A], b: u8[B]) -> (c: i32[C]) {
+    unrolled for p in 0..P { unrolled for v in 0..V {
+    for r in 0..16 { for j in 0..16 { for k in 0..16 { for q in 0..4 {
+      c[(((p * cp) + (v * cv)) + ((r * cr) + j))] =
+        (c[(((p * cp) + (v * cv)) + ((r * cr) + j))] +
+         (cast:i32(a[(((p * ap) + (r * ar)) + ((k * 4) + q))]) *
+          cast:i32(b[(((v * bv) + (k * bk)) + ((j * 4) + q))])))
+    } } } } } }
+  }
+  exactly
+  memory a, b, c
+  range P, V 1..4
+  open A, B, C
+  clears kernel @clear<P, V, C, cp, cv, cr>() -> (c: i32[C]) {
+    unrolled for p in 0..P { unrolled for v in 0..V { for r in 0..16 { for j in 0..16 {
+      c[(((p * cp) + (v * cv)) + ((r * cr) + j))] = 0:i32
+    } } } }
+  }
   shape [16, 4]
   code tile_dot
 }
@@ -39,8 +99,24 @@ intrinsic "portable.tile.dot.i8i8" {
   doc "the same in plain memory"
   needs "portable-tiles"
   registers 8
-  sums i32
-  factors i8, i8
+  pattern kernel @product<P, V, A, B, C, ap, ar, bv, bk, cp, cv, cr>(a: i8[A], b: i8[B]) -> (c: i32[C]) {
+    unrolled for p in 0..P { unrolled for v in 0..V {
+    for r in 0..16 { for j in 0..16 { for k in 0..16 { for q in 0..4 {
+      c[(((p * cp) + (v * cv)) + ((r * cr) + j))] =
+        (c[(((p * cp) + (v * cv)) + ((r * cr) + j))] +
+         (cast:i32(a[(((p * ap) + (r * ar)) + ((k * 4) + q))]) *
+          cast:i32(b[(((v * bv) + (k * bk)) + ((j * 4) + q))])))
+    } } } } } }
+  }
+  exactly
+  memory a, b, c
+  range P, V 1..4
+  open A, B, C
+  clears kernel @clear<P, V, C, cp, cv, cr>() -> (c: i32[C]) {
+    unrolled for p in 0..P { unrolled for v in 0..V { for r in 0..16 { for j in 0..16 {
+      c[(((p * cp) + (v * cv)) + ((r * cr) + j))] = 0:i32
+    } } } }
+  }
   shape [16, 4]
   code tile_dot
 }
@@ -49,8 +125,24 @@ intrinsic "portable.tile.dot.i8u8" {
   doc "the same in plain memory"
   needs "portable-tiles"
   registers 8
-  sums i32
-  factors i8, u8
+  pattern kernel @product<P, V, A, B, C, ap, ar, bv, bk, cp, cv, cr>(a: i8[A], b: u8[B]) -> (c: i32[C]) {
+    unrolled for p in 0..P { unrolled for v in 0..V {
+    for r in 0..16 { for j in 0..16 { for k in 0..16 { for q in 0..4 {
+      c[(((p * cp) + (v * cv)) + ((r * cr) + j))] =
+        (c[(((p * cp) + (v * cv)) + ((r * cr) + j))] +
+         (cast:i32(a[(((p * ap) + (r * ar)) + ((k * 4) + q))]) *
+          cast:i32(b[(((v * bv) + (k * bk)) + ((j * 4) + q))])))
+    } } } } } }
+  }
+  exactly
+  memory a, b, c
+  range P, V 1..4
+  open A, B, C
+  clears kernel @clear<P, V, C, cp, cv, cr>() -> (c: i32[C]) {
+    unrolled for p in 0..P { unrolled for v in 0..V { for r in 0..16 { for j in 0..16 {
+      c[(((p * cp) + (v * cv)) + ((r * cr) + j))] = 0:i32
+    } } } }
+  }
   shape [16, 4]
   code tile_dot
 }

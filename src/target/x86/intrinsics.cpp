@@ -9,7 +9,18 @@ intrinsic "x86.avx512.fma.f32" {
   doc "zmm fused multiply-add"
   needs "avx512f"
   registers 32
-  sums f32
+  pattern kernel @tile<V, P, A, B, C, av, ap, al, bv, bp, bl, cv, cp>(a: f32[A], b: f32[B]) -> (c: f32[C]) {
+    unrolled for v in 0..V { unrolled for p in 0..P { vectorized for l in 0..16 {
+      c[(((v * cv) + (p * cp)) + l)] =
+        fma(a[(((v * av) + (p * ap)) + (l * al))], b[(((v * bv) + (p * bp)) + (l * bl))], c[(((v * cv) + (p * cp)) + l)])
+    } } }
+  }
+  exactly
+  shifted p
+  register c
+  widened a, b
+  range al, bl 0..1
+  open A, B, C
   shape [16, 1]
   code multiply_add
 }
@@ -18,7 +29,18 @@ intrinsic "x86.fma.f32" {
   doc "ymm fused multiply-add"
   needs "avx2", "fma"
   registers 16
-  sums f32
+  pattern kernel @tile<V, P, A, B, C, av, ap, al, bv, bp, bl, cv, cp>(a: f32[A], b: f32[B]) -> (c: f32[C]) {
+    unrolled for v in 0..V { unrolled for p in 0..P { vectorized for l in 0..8 {
+      c[(((v * cv) + (p * cp)) + l)] =
+        fma(a[(((v * av) + (p * ap)) + (l * al))], b[(((v * bv) + (p * bp)) + (l * bl))], c[(((v * cv) + (p * cp)) + l)])
+    } } }
+  }
+  exactly
+  shifted p
+  register c
+  widened a, b
+  range al, bl 0..1
+  open A, B, C
   shape [8, 1]
   code multiply_add
 }
@@ -26,7 +48,18 @@ intrinsic "x86.fma.f32" {
 intrinsic "x86.sse.mul_add.f32" {
   doc "xmm multiply, then add: two roundings"
   registers 16
-  sums f32
+  pattern kernel @tile<V, P, A, B, C, av, ap, al, bv, bp, bl, cv, cp>(a: f32[A], b: f32[B]) -> (c: f32[C]) {
+    unrolled for v in 0..V { unrolled for p in 0..P { vectorized for l in 0..4 {
+      c[(((v * cv) + (p * cp)) + l)] =
+        fma(a[(((v * av) + (p * ap)) + (l * al))], b[(((v * bv) + (p * bp)) + (l * bl))], c[(((v * cv) + (p * cp)) + l)])
+    } } }
+  }
+  exactly
+  shifted p
+  register c
+  widened a, b
+  range al, bl 0..1
+  open A, B, C
   shape [4, 1]
   code multiply_add
 }
@@ -35,7 +68,18 @@ intrinsic "x86.avx512.fma.f64" {
   doc "zmm fused multiply-add"
   needs "avx512f"
   registers 32
-  sums f64
+  pattern kernel @tile<V, P, A, B, C, av, ap, al, bv, bp, bl, cv, cp>(a: f64[A], b: f64[B]) -> (c: f64[C]) {
+    unrolled for v in 0..V { unrolled for p in 0..P { vectorized for l in 0..8 {
+      c[(((v * cv) + (p * cp)) + l)] =
+        fma(a[(((v * av) + (p * ap)) + (l * al))], b[(((v * bv) + (p * bp)) + (l * bl))], c[(((v * cv) + (p * cp)) + l)])
+    } } }
+  }
+  exactly
+  shifted p
+  register c
+  widened a, b
+  range al, bl 0..1
+  open A, B, C
   shape [8, 1]
   code multiply_add
 }
@@ -44,7 +88,18 @@ intrinsic "x86.fma.f64" {
   doc "ymm fused multiply-add"
   needs "avx2", "fma"
   registers 16
-  sums f64
+  pattern kernel @tile<V, P, A, B, C, av, ap, al, bv, bp, bl, cv, cp>(a: f64[A], b: f64[B]) -> (c: f64[C]) {
+    unrolled for v in 0..V { unrolled for p in 0..P { vectorized for l in 0..4 {
+      c[(((v * cv) + (p * cp)) + l)] =
+        fma(a[(((v * av) + (p * ap)) + (l * al))], b[(((v * bv) + (p * bp)) + (l * bl))], c[(((v * cv) + (p * cp)) + l)])
+    } } }
+  }
+  exactly
+  shifted p
+  register c
+  widened a, b
+  range al, bl 0..1
+  open A, B, C
   shape [4, 1]
   code multiply_add
 }
@@ -52,7 +107,18 @@ intrinsic "x86.fma.f64" {
 intrinsic "x86.sse.mul_add.f64" {
   doc "xmm multiply, then add: two roundings"
   registers 16
-  sums f64
+  pattern kernel @tile<V, P, A, B, C, av, ap, al, bv, bp, bl, cv, cp>(a: f64[A], b: f64[B]) -> (c: f64[C]) {
+    unrolled for v in 0..V { unrolled for p in 0..P { vectorized for l in 0..2 {
+      c[(((v * cv) + (p * cp)) + l)] =
+        fma(a[(((v * av) + (p * ap)) + (l * al))], b[(((v * bv) + (p * bp)) + (l * bl))], c[(((v * cv) + (p * cp)) + l)])
+    } } }
+  }
+  exactly
+  shifted p
+  register c
+  widened a, b
+  range al, bl 0..1
+  open A, B, C
   shape [2, 1]
   code multiply_add
 }
@@ -64,6 +130,18 @@ intrinsic "x86.avx512.dot.bf16" {
   pattern kernel @dot(a: bf16[2], b: bf16[16,2]) -> (c: f32[16]) {
     vectorized for l in 0..16 { for q in 0..2 { c[l] = (c[l] + (cast:f32(a[q]) * cast:f32(b[l, q]))) } }
   }
+  pattern kernel @written_out<V, P, A, B, C, av, ap, bv, bp, cv, cp>(a: bf16[A], b: bf16[B]) -> (c: f32[C]) {
+    unrolled for v in 0..V { unrolled for p in 0..P { vectorized for l in 0..16 {
+      c[(((v * cv) + (p * cp)) + l)] =
+        fma(cast:f32(a[(((v * av) + (p * ap)) + 1)]), cast:f32(b[((((v * bv) + (p * bp)) + (l * 2)) + 1)]),
+            fma(cast:f32(a[((v * av) + (p * ap))]), cast:f32(b[(((v * bv) + (p * bp)) + (l * 2))]),
+                c[(((v * cv) + (p * cp)) + l)]))
+    } } }
+  }
+  exactly
+  shifted p
+  register c
+  open A, B, C
   code dot_of_pairs
 }
 
@@ -71,7 +149,13 @@ intrinsic "x86.avx512.transpose.f32" {
   doc "16x16 in zmm"
   needs "avx512f"
   registers 32
-  sums f32
+  pattern kernel @turn<X, Y, xs, ys>(x: f32[X]) -> (y: f32[Y]) {
+    unrolled for r in 0..16 { vectorized for l in 0..16 { y[((r * ys) + l)] = x[((l * xs) + r)] } }
+  }
+  exactly
+  memory x, y
+  moves
+  open X, Y
   shape [16, 1]
   code transpose
 }
@@ -80,7 +164,13 @@ intrinsic "x86.avx2.transpose.f32" {
   doc "8x8 in ymm"
   needs "avx2"
   registers 16
-  sums f32
+  pattern kernel @turn<X, Y, xs, ys>(x: f32[X]) -> (y: f32[Y]) {
+    unrolled for r in 0..8 { vectorized for l in 0..8 { y[((r * ys) + l)] = x[((l * xs) + r)] } }
+  }
+  exactly
+  memory x, y
+  moves
+  open X, Y
   shape [8, 1]
   code transpose
 }
@@ -88,7 +178,13 @@ intrinsic "x86.avx2.transpose.f32" {
 intrinsic "x86.sse.transpose.f32" {
   doc "4x4 in xmm"
   registers 16
-  sums f32
+  pattern kernel @turn<X, Y, xs, ys>(x: f32[X]) -> (y: f32[Y]) {
+    unrolled for r in 0..4 { vectorized for l in 0..4 { y[((r * ys) + l)] = x[((l * xs) + r)] } }
+  }
+  exactly
+  memory x, y
+  moves
+  open X, Y
   shape [4, 1]
   code transpose
 }
@@ -304,8 +400,36 @@ intrinsic "x86.amx.dot.bf16" {
   doc "tiles of 16 x 16 sums of products of bf16"
   needs "amx-tile", "amx-bf16"
   registers 8
-  sums f32
-  factors bf16, bf16
+  pattern kernel @product<P, V, A, B, C, ap, ar, bv, bk, cp, cv, cr>(a: bf16[A], b: bf16[B]) -> (c: f32[C]) {
+    unrolled for p in 0..P { unrolled for v in 0..V {
+    for r in 0..16 { for j in 0..16 { for k in 0..16 { for q in 0..2 {
+      c[(((p * cp) + (v * cv)) + ((r * cr) + j))] =
+        (c[(((p * cp) + (v * cv)) + ((r * cr) + j))] +
+         (cast:f32(a[(((p * ap) + (r * ar)) + ((k * 2) + q))]) *
+          cast:f32(b[(((v * bv) + (k * bk)) + ((j * 2) + q))])))
+    } } } } } }
+  }
+  exactly
+  memory a, b, c
+  range P, V 1..4
+  open A, B, C
+  pattern kernel @written_out<P, V, A, B, C, ap, ar, bv, bk, cp, cv, cr>(a: bf16[A], b: bf16[B]) -> (c: f32[C]) {
+    unrolled for p in 0..P { unrolled for v in 0..V { for r in 0..16 { for j in 0..16 { for k in 0..16 {
+      c[(((p * cp) + (v * cv)) + ((r * cr) + j))] =
+        fma(cast:f32(a[(((p * ap) + (r * ar)) + ((k * 2) + 1))]),
+            cast:f32(b[(((v * bv) + (k * bk)) + ((j * 2) + 1))]), fma(cast:f32(a[(((p * ap) + (r * ar)) + ((k * 2) + 0))]),
+            cast:f32(b[(((v * bv) + (k * bk)) + ((j * 2) + 0))]), c[(((p * cp) + (v * cv)) + ((r * cr) + j))]))
+    } } } } }
+  }
+  exactly
+  memory a, b, c
+  range P, V 1..4
+  open A, B, C
+  clears kernel @clear<P, V, C, cp, cv, cr>() -> (c: f32[C]) {
+    unrolled for p in 0..P { unrolled for v in 0..V { for r in 0..16 { for j in 0..16 {
+      c[(((p * cp) + (v * cv)) + ((r * cr) + j))] = 0:f32
+    } } } }
+  }
   shape [16, 2]
   code tile_dot
 }
@@ -314,8 +438,24 @@ intrinsic "x86.amx.dot.u8i8" {
   doc "tiles of 16 x 16 sums of products of 8 bits"
   needs "amx-tile", "amx-int8"
   registers 8
-  sums i32
-  factors u8, i8
+  pattern kernel @product<P, V, A, B, C, ap, ar, bv, bk, cp, cv, cr>(a: u8[A], b: i8[B]) -> (c: i32[C]) {
+    unrolled for p in 0..P { unrolled for v in 0..V {
+    for r in 0..16 { for j in 0..16 { for k in 0..16 { for q in 0..4 {
+      c[(((p * cp) + (v * cv)) + ((r * cr) + j))] =
+        (c[(((p * cp) + (v * cv)) + ((r * cr) + j))] +
+         (cast:i32(a[(((p * ap) + (r * ar)) + ((k * 4) + q))]) *
+          cast:i32(b[(((v * bv) + (k * bk)) + ((j * 4) + q))])))
+    } } } } } }
+  }
+  exactly
+  memory a, b, c
+  range P, V 1..4
+  open A, B, C
+  clears kernel @clear<P, V, C, cp, cv, cr>() -> (c: i32[C]) {
+    unrolled for p in 0..P { unrolled for v in 0..V { for r in 0..16 { for j in 0..16 {
+      c[(((p * cp) + (v * cv)) + ((r * cr) + j))] = 0:i32
+    } } } }
+  }
   shape [16, 4]
   code tile_dot
 }
@@ -324,8 +464,24 @@ intrinsic "x86.amx.dot.u8u8" {
   doc "tiles of 16 x 16 sums of products of 8 bits"
   needs "amx-tile", "amx-int8"
   registers 8
-  sums i32
-  factors u8, u8
+  pattern kernel @product<P, V, A, B, C, ap, ar, bv, bk, cp, cv, cr>(a: u8[A], b: u8[B]) -> (c: i32[C]) {
+    unrolled for p in 0..P { unrolled for v in 0..V {
+    for r in 0..16 { for j in 0..16 { for k in 0..16 { for q in 0..4 {
+      c[(((p * cp) + (v * cv)) + ((r * cr) + j))] =
+        (c[(((p * cp) + (v * cv)) + ((r * cr) + j))] +
+         (cast:i32(a[(((p * ap) + (r * ar)) + ((k * 4) + q))]) *
+          cast:i32(b[(((v * bv) + (k * bk)) + ((j * 4) + q))])))
+    } } } } } }
+  }
+  exactly
+  memory a, b, c
+  range P, V 1..4
+  open A, B, C
+  clears kernel @clear<P, V, C, cp, cv, cr>() -> (c: i32[C]) {
+    unrolled for p in 0..P { unrolled for v in 0..V { for r in 0..16 { for j in 0..16 {
+      c[(((p * cp) + (v * cv)) + ((r * cr) + j))] = 0:i32
+    } } } }
+  }
   shape [16, 4]
   code tile_dot
 }
@@ -334,8 +490,24 @@ intrinsic "x86.amx.dot.i8i8" {
   doc "tiles of 16 x 16 sums of products of 8 bits"
   needs "amx-tile", "amx-int8"
   registers 8
-  sums i32
-  factors i8, i8
+  pattern kernel @product<P, V, A, B, C, ap, ar, bv, bk, cp, cv, cr>(a: i8[A], b: i8[B]) -> (c: i32[C]) {
+    unrolled for p in 0..P { unrolled for v in 0..V {
+    for r in 0..16 { for j in 0..16 { for k in 0..16 { for q in 0..4 {
+      c[(((p * cp) + (v * cv)) + ((r * cr) + j))] =
+        (c[(((p * cp) + (v * cv)) + ((r * cr) + j))] +
+         (cast:i32(a[(((p * ap) + (r * ar)) + ((k * 4) + q))]) *
+          cast:i32(b[(((v * bv) + (k * bk)) + ((j * 4) + q))])))
+    } } } } } }
+  }
+  exactly
+  memory a, b, c
+  range P, V 1..4
+  open A, B, C
+  clears kernel @clear<P, V, C, cp, cv, cr>() -> (c: i32[C]) {
+    unrolled for p in 0..P { unrolled for v in 0..V { for r in 0..16 { for j in 0..16 {
+      c[(((p * cp) + (v * cv)) + ((r * cr) + j))] = 0:i32
+    } } } }
+  }
   shape [16, 4]
   code tile_dot
 }
@@ -344,8 +516,24 @@ intrinsic "x86.amx.dot.i8u8" {
   doc "tiles of 16 x 16 sums of products of 8 bits"
   needs "amx-tile", "amx-int8"
   registers 8
-  sums i32
-  factors i8, u8
+  pattern kernel @product<P, V, A, B, C, ap, ar, bv, bk, cp, cv, cr>(a: i8[A], b: u8[B]) -> (c: i32[C]) {
+    unrolled for p in 0..P { unrolled for v in 0..V {
+    for r in 0..16 { for j in 0..16 { for k in 0..16 { for q in 0..4 {
+      c[(((p * cp) + (v * cv)) + ((r * cr) + j))] =
+        (c[(((p * cp) + (v * cv)) + ((r * cr) + j))] +
+         (cast:i32(a[(((p * ap) + (r * ar)) + ((k * 4) + q))]) *
+          cast:i32(b[(((v * bv) + (k * bk)) + ((j * 4) + q))])))
+    } } } } } }
+  }
+  exactly
+  memory a, b, c
+  range P, V 1..4
+  open A, B, C
+  clears kernel @clear<P, V, C, cp, cv, cr>() -> (c: i32[C]) {
+    unrolled for p in 0..P { unrolled for v in 0..V { for r in 0..16 { for j in 0..16 {
+      c[(((p * cp) + (v * cv)) + ((r * cr) + j))] = 0:i32
+    } } } }
+  }
   shape [16, 4]
   code tile_dot
 }

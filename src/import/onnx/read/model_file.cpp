@@ -6,6 +6,7 @@
 
 #include <algorithm>
 
+#include "import/common/refused_model.h"
 #include "support/error.h"
 
 namespace tessera::inline onnx_import {
@@ -41,16 +42,18 @@ OpsetVersions read_opsets(const google::protobuf::RepeatedPtrField<onnx::Operato
     const std::string domain = standard_domain(import.domain());
     const auto [it, inserted] = versions.emplace(domain, import.version());
     if (!inserted && it->second != import.version())
-      throw UserError({"TSR-1006",
-                       fmt::format("{} imports the opset of domain '{}' twice, as {} and {}", where,
-                                   domain.empty() ? "ai.onnx" : domain, it->second, import.version()),
-                       "", "one version of each domain", ""});
+      throw RefusedModel(RefusedModel::Reason::kUnsupported,
+                         {"TSR-1006",
+                          fmt::format("{} imports the opset of domain '{}' twice, as {} and {}", where,
+                                      domain.empty() ? "ai.onnx" : domain, it->second, import.version()),
+                          "", "one version of each domain", ""});
   }
   const auto standard = versions.find("");
   if (standard != versions.end() && (standard->second < kOldestOpset || standard->second > kNewestOpset))
-    throw UserError({"TSR-1006", fmt::format("{} uses opset {} of ai.onnx", where, standard->second), "",
-                     fmt::format("opset {} to {}", kOldestOpset, kNewestOpset),
-                     "convert the model with onnx.version_converter, or export it again with another opset"});
+    throw RefusedModel(RefusedModel::Reason::kUnsupported,
+                       {"TSR-1006", fmt::format("{} uses opset {} of ai.onnx", where, standard->second), "",
+                        fmt::format("opset {} to {}", kOldestOpset, kNewestOpset),
+                        "convert the model with onnx.version_converter, or export it again with another opset"});
   return versions;
 }
 
@@ -100,9 +103,10 @@ std::shared_ptr<LoadedModel> load_model(std::string_view bytes, const std::strin
     model->function_opsets.push_back(read_opsets(function.opset_import(), fmt::format("function {}", function.name())));
   if (model->opsets.empty() && proto.has_ir_version() && proto.ir_version() < 3) model->opsets[""] = 1;
   if (model->opsets.empty())
-    throw UserError({"TSR-1006", fmt::format("{} imports no opset", what), "",
-                     fmt::format("opset {} to {} of ai.onnx", kOldestOpset, kNewestOpset),
-                     "export the model again: only models before IR version 3 need no opset"});
+    throw RefusedModel(RefusedModel::Reason::kUnsupported,
+                       {"TSR-1006", fmt::format("{} imports no opset", what), "",
+                        fmt::format("opset {} to {} of ai.onnx", kOldestOpset, kNewestOpset),
+                        "export the model again: only models before IR version 3 need no opset"});
   return model;
 }
 

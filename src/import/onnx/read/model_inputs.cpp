@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <iterator>
 
+#include "import/common/refused_model.h"
 #include "import/onnx/dynamic/flow_types.h"
 #include "import/onnx/read/dim_names.h"
 #include "import/onnx/read/dtypes.h"
@@ -56,15 +57,17 @@ OpenInput read_input(const onnx::ValueInfoProto& info, const std::string& reader
   const std::string where = fmt::format("input '{}'", info.name());
   const auto type = flow_type_of(info.type());
   if (!type && info.type().has_tensor_type())
-    throw UserError(
+    throw RefusedModel(
+        RefusedModel::Reason::kUnsupported,
         {"TSR-1024",
          fmt::format("{} has the data type {}", where, onnx_dtype_name(info.type().tensor_type().elem_type())), reader,
          "float, integer and bool tensors up to 64 bits, and strings",
          "prepare this input outside of the model, and cut off the part that reads it"});
   if (!type)
-    throw UserError({"TSR-1024", fmt::format("{} is {}", where, kind_of(info.type())), reader,
-                     "tensors, sequences and optionals of tensors, and maps of numbers",
-                     "give the input such a type in the model, or cut off the part that reads it"});
+    throw RefusedModel(RefusedModel::Reason::kUnsupported,
+                       {"TSR-1024", fmt::format("{} is {}", where, kind_of(info.type())), reader,
+                        "tensors, sequences and optionals of tensors, and maps of numbers",
+                        "give the input such a type in the model, or cut off the part that reads it"});
   OpenInput input{info.name(), type->dtype, type->dims.has_value(), {}, type->wrappers, type->key};
   if (type->is_tensor()) {
     for (const auto& dim : info.type().tensor_type().shape().dim()) input.dims.push_back(read_dim(dim));
@@ -267,8 +270,9 @@ class Resolver {
       hint += (hint.empty() ? "" : " ") + option_for(input, sizes);
     }
     if (!found.empty())
-      throw UserError({"TSR-1020", "the model leaves dimensions open that have no value yet:" + found, "",
-                       "a value for every dimension", fmt::format("add {}, with your sizes{}", hint, range)});
+      throw RefusedModel(RefusedModel::Reason::kOpenSizes,
+                         {"TSR-1020", "the model leaves dimensions open that have no value yet:" + found, "",
+                          "a value for every dimension", fmt::format("add {}, with your sizes{}", hint, range)});
   }
 
   std::vector<OpenInput> inputs_;

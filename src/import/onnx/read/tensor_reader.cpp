@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <cstring>
 
+#include "import/common/refused_model.h"
 #include "import/onnx/read/dtypes.h"
 #include "onnx-ml.pb.h"
 #include "support/error.h"
@@ -98,9 +99,10 @@ Tensor tensor_from_proto(const TensorProto& proto, const std::shared_ptr<const v
   const auto dtype = dtype_of_onnx(proto.data_type());
   if (proto.data_type() == TensorProto::UNDEFINED) fail_data(label, "the tensor has no data type", "a data type");
   if (!dtype)
-    throw UserError({"TSR-1031", fmt::format("the tensor has the data type {}", onnx_dtype_name(proto.data_type())),
-                     label, "float, integer and bool tensors up to 64 bits, and strings",
-                     "complex values are not supported: remove the part of the model that uses them"});
+    throw RefusedModel(RefusedModel::Reason::kUnsupported,
+                       {"TSR-1031", fmt::format("the tensor has the data type {}", onnx_dtype_name(proto.data_type())),
+                        label, "float, integer and bool tensors up to 64 bits, and strings",
+                        "complex values are not supported: remove the part of the model that uses them"});
   std::vector<int64_t> dims = dims_of(proto);
   const auto count = checked_num_elements(dims);
   if (!count)

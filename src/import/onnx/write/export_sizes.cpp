@@ -7,15 +7,16 @@
 #include "arith/simplify.h"
 #include "import/onnx/read/dtypes.h"
 #include "import/onnx/write/export_context.h"
+#include "import/onnx/write/onnx_export.h"
 #include "support/error.h"
 
 namespace tessera::inline onnx_import {
 namespace {
 
 [[noreturn]] void no_form(const Expr& size, const std::string& why) {
-  throw UserError({"TSR-1060", fmt::format("the size {} {}", to_string(size), why), "",
-                   "sizes that follow from the shapes of the graph's inputs by integer arithmetic",
-                   "export the model at fixed sizes"});
+  throw NoOnnxForm({"TSR-1060", fmt::format("the size {} {}", to_string(size), why), "",
+                    "sizes that follow from the shapes of the graph's inputs by integer arithmetic",
+                    "export the model at fixed sizes"});
 }
 
 const char* operator_of(BinaryOp op) {
@@ -156,8 +157,8 @@ void ExportContext::finish_sizes() {
 
 void set_value_info(onnx::ValueInfoProto& info, const std::string& name, const TensorType& type) {
   if (!type.layout.row_major())
-    throw UserError({"TSR-1060", fmt::format("value '{}' has the type {}", name, type.to_string()), "",
-                     "row-major layouts", "export the graph before layouts are chosen"});
+    throw NoOnnxForm({"TSR-1060", fmt::format("value '{}' has the type {}", name, type.to_string()), "",
+                      "row-major layouts", "export the graph before layouts are chosen"});
   info.set_name(name);
   auto& tensor = *info.mutable_type()->mutable_tensor_type();
   tensor.set_elem_type(onnx_of_dtype(type.dtype));

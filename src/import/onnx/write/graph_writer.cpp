@@ -7,6 +7,7 @@
 #include "import/onnx/read/dtypes.h"
 #include "import/onnx/read/model_states.h"
 #include "import/onnx/read/tensor_reader.h"
+#include "import/onnx/write/onnx_export.h"
 #include "import/onnx/write/own_domain.h"
 #include "ops/composites/composites.h"
 #include "support/error.h"
@@ -29,9 +30,9 @@ void GraphWriter::write_nodes(const Graph& graph, Names& names) {
 void GraphWriter::write_node(const Graph& graph, const Node& node, const Names& names) {
   for (const ValueId output : node.outputs)
     if (!graph.type(output).layout.row_major() || node.op->name == "relayout")
-      throw UserError({"TSR-1060",
-                       fmt::format("{} has a result of type {}", node.op->name, graph.type(output).to_string()),
-                       node.loc, "row-major values", "export the graph before layouts are chosen"});
+      throw NoOnnxForm({"TSR-1060",
+                        fmt::format("{} has a result of type {}", node.op->name, graph.type(output).to_string()),
+                        node.loc, "row-major values", "export the graph before layouts are chosen"});
   switch (node.op->kind) {
     case OpKind::kConstant: return write_initializer(node.attrs.get<TensorPtr>("value"), names[index(node.outputs[0])]);
     case OpKind::kIf: return write_if(graph, node, names);

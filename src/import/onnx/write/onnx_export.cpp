@@ -114,8 +114,8 @@ void write_initial_value(GraphWriter& writer, const State& state, const TensorTy
   TensorPtr initial = state.initial;
   if (!initial) {
     if (!type.is_static())
-      throw UserError({"TSR-1060", fmt::format("state {} begins with zeros of type {}", state.name, type.to_string()),
-                       "", "states of fixed sizes, or with an initial value", "export the model at fixed sizes"});
+      throw NoOnnxForm({"TSR-1060", fmt::format("state {} begins with zeros of type {}", state.name, type.to_string()),
+                        "", "states of fixed sizes, or with an initial value", "export the model at fixed sizes"});
     initial = std::make_shared<const Tensor>(type.dtype, type.dims());
   }
   writer.write_initializer(initial, name);

@@ -15,10 +15,17 @@
 #include <string>
 
 #include "graph/graph.h"
+#include "support/error.h"
 
 namespace tessera::inline onnx_import {
 
-// UserError TSR-1060 for a graph that has no ONNX form (layouts, sizes that do not follow from the shapes of the inputs
+// The graph has no ONNX form: error TSR-1060.
+class NoOnnxForm : public UserError {
+ public:
+  using UserError::UserError;
+};
+
+// NoOnnxForm for a graph that has no ONNX form (layouts, sizes that do not follow from the shapes of the inputs
 // by integer arithmetic or that a run finds among its data, a state of symbolic size that begins with zeros), TSR-1061
 // when the model would exceed protobuf's 2 GB. Weights are not copied more than the serialisation needs.
 std::string export_onnx_bytes(const Graph& graph);
