@@ -122,10 +122,11 @@ std::vector<RuleOffer> ask_all_rules(const TensorProgram& kernel, const std::vec
 // Those of the program that the kernel uses.
 std::vector<SymbolRange> symbols_of(const Program& program, const Kernel& kernel);
 
-// Joins chains of kernels (fusion/join_plan.h), replaces the loop programs
-// of all kernels that have a definition, packs weights as the rules want them, and drops weight buffers nobody reads
-// any more. At level 0 kernels stay naive. Rules in `disabled` are not asked. A kernel for whose rule `allow` (may be
-// null) says no stays naive, too. Nothing is done that `numerics` does not let it.
+// Joins chains of kernels (fusion/join_plan.h), replaces the loop programs of all kernels that have a definition, or a
+// joined one and no loops of their own yet (rule "naive"), packs weights as the rules want them, and drops weight
+// buffers nobody reads any more. At level 0 kernels stay naive. Rules in `disabled` are not asked. A kernel for whose
+// rule `allow` (may be null) says no stays naive, too. Nothing is done that `numerics` does not let it. `remarks` (may
+// be null) are told which kernels were not joined, and why.
 using AllowRule = std::function<bool(std::string_view rule, const Kernel& kernel)>;
 // Points that were found better than the rules' own choice for some kernels (may be null): such a kernel's `rule` is
 // the point's text, the knobs left out that have the rule's own choice. A point that is refused leaves a reason in
