@@ -122,7 +122,7 @@ class OnnxRuntimeValues : public ValueSource {
 
 std::unique_ptr<ValueSource> onnxruntime_values(const std::string& model, const DiffSubject& subject, int threads,
                                                 int64_t batch_bytes) {
-  EditableModel onnx = looks_like_graph_file(model) ? EditableModel::of_bytes(export_onnx_bytes(subject.parts.graph()))
+  EditableModel onnx = is_graph_without_onnx(model) ? EditableModel::of_bytes(export_onnx_bytes(subject.parts.graph()))
                                                     : editable_model_of_file(model);
   return std::make_unique<OnnxRuntimeValues>(std::move(onnx), subject, threads, batch_bytes);
 }

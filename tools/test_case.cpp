@@ -75,7 +75,7 @@ std::vector<RunValue> read_inputs(const Model& model, const fs::path& folder) {
 
 // Whether a generator of random numbers decides about an output's elements. No two implementations draw the same ones.
 bool is_random_output(const std::string& model, const std::string& output) {
-  if (looks_like_graph_file(model)) return false;  // its random numbers follow from their key
+  if (is_graph_without_onnx(model)) return false;  // its random numbers follow from their key
   static const std::set<std::string> kGenerators = {"Bernoulli",        "Multinomial",   "RandomNormal",
                                                     "RandomNormalLike", "RandomUniform", "RandomUniformLike"};
   std::set<std::string> random;

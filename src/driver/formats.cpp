@@ -133,4 +133,9 @@ bool looks_like_module(const std::string& path) { return beginning_of(path, 4) =
 
 bool looks_like_graph_file(const std::string& path) { return looks_like_graph(beginning_of(path, kBeginning)); }
 
+bool is_graph_without_onnx(const std::string& path) {
+  const std::string beginning = beginning_of(path, kBeginning);
+  return looks_like_graph(beginning) || looks_like_gguf(beginning);
+}
+
 }  // namespace tessera::inline driver

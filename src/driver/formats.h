@@ -48,5 +48,7 @@ const ModelFormat& format_of(const ModelSource& source);
 bool looks_like_module(const std::string& path);
 // True when the file is a graph as text.
 bool looks_like_graph_file(const std::string& path);
+// True of that, and of a language model: there is a graph, and no ONNX model beside it.
+bool is_graph_without_onnx(const std::string& path);
 
 }  // namespace tessera::inline driver

@@ -1,9 +1,14 @@
 #include "driver/model_file.h"
 
+#include <fmt/format.h>
+
 #include <utility>
 
 #include "driver/graph_reader.h"
+#include "import/gguf/gguf_import.h"
 #include "import/onnx_json/onnx_json.h"
+#include "interp/graph_interp.h"
+#include "ops/op_table.h"
 #include "support/error.h"
 #include "support/mapped_file.h"
 
@@ -33,9 +38,22 @@ OnnxBytes contents_of(const ModelSource& source) {
   return {file->text(), file};
 }
 
+Graph graph_of(const ModelSource& source) {
+  const OnnxBytes contents = contents_of(source);
+  if (!looks_like_gguf(contents.bytes)) return read_graph_text(contents.bytes, source.place());
+  GgufModel model(contents.bytes, source.place(), contents.owner);
+  GraphInterpreter evaluator;
+  return gguf_graph(model, {}, standard_ops(), evaluator);
+}
+
 OnnxBytes onnx_bytes(const std::string& path) {
   const auto bytes = onnx_of({path, {}});
-  check(bytes.has_value(), "a graph as text where an ONNX file is needed");
+  if (!bytes)
+    throw UserError({.id = "TSR-1002",
+                     .message = fmt::format("'{}' is not an ONNX model", path),
+                     .node = {},
+                     .legal = "an ONNX model",
+                     .hint = "export it with 'tessera export'"});
   return *bytes;
 }
 
@@ -44,7 +62,7 @@ OnnxBytes onnx_bytes(const std::string& path) {
 std::optional<OnnxBytes> onnx_of(const ModelSource& source) {
   const OnnxBytes contents = contents_of(source);
   const std::string_view beginning = contents.bytes.substr(0, kBeginning);
-  if (looks_like_graph(beginning)) return std::nullopt;
+  if (looks_like_graph(beginning) || looks_like_gguf(beginning)) return std::nullopt;
   if (!looks_like_onnx_json(beginning)) return contents;
   const auto binary = std::make_shared<const std::string>(onnx_of_json(contents.bytes, source.place()));
   return OnnxBytes{*binary, binary};
@@ -53,12 +71,13 @@ std::optional<OnnxBytes> onnx_of(const ModelSource& source) {
 std::optional<ModelDeclarations> declarations_of(const ModelSource& source) {
   try {
     if (const auto onnx = onnx_of(source)) return read_declarations(onnx->bytes);
-    const OnnxBytes text = contents_of(source);
-    return border_of(read_graph_text(text.bytes, source.place()));
+    return border_of(graph_of(source));
   } catch (const UserError&) {
     return std::nullopt;
   }
 }
+
+Graph graph_of_file(const std::string& path) { return graph_of({path, {}}); }
 
 OnnxStatistics statistics_of_file(const std::string& path) {
   return read_onnx_statistics(onnx_bytes(path).bytes, path);

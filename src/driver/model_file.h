@@ -31,7 +31,10 @@ inline std::optional<ModelDeclarations> declarations_of_file(const std::string& 
   return declarations_of({path, {}});
 }
 
-// REQUIRES of both: not a graph as text. UserError TSR-10xx when the file is missing or no ONNX model.
+// REQUIRES: is_graph_without_onnx. Of a language model the graph of the sizes that it declares.
+Graph graph_of_file(const std::string& path);
+
+// UserError TSR-10xx when the file is missing or no ONNX model.
 OnnxStatistics statistics_of_file(const std::string& path);
 EditableModel editable_model_of_file(const std::string& path);
 

@@ -102,7 +102,7 @@ std::unique_ptr<ValueSource> open_module(const DiffRequest& request, const DiffS
 // By label, what the operators of an ONNX file are called; none for graphs, which have their own names.
 std::map<std::string, std::string> op_types_of(const std::string& model) {
   std::map<std::string, std::string> types;
-  if (looks_like_graph_file(model)) return types;
+  if (is_graph_without_onnx(model)) return types;
   for (const OnnxNodeEntry& node : statistics_of_file(model).nodes) types[node.label] = node.op_type;
   return types;
 }
@@ -219,7 +219,7 @@ std::string write_case(const Reproduction& reproduction, const std::string& mode
                        CutFormat format) {
   namespace fs = std::filesystem;
   std::optional<std::string> onnx;
-  if (format == CutFormat::kOnnx || (format == CutFormat::kLikeModel && !looks_like_graph_file(model))) {
+  if (format == CutFormat::kOnnx || (format == CutFormat::kLikeModel && !is_graph_without_onnx(model))) {
     try {
       onnx = export_onnx_bytes(reproduction.graph);
     } catch (const UserError&) {

@@ -31,10 +31,9 @@ struct OutlinedModel {
 OutlinedModel open_outlined(const std::string& path) {
   const ModelSource source{path, {}};
   OutlinedModel opened;
-  if (looks_like_graph_file(path)) {
-    const auto file = MappedFile::open(path, "model", "TSR-1001");
-    const auto graph = std::make_shared<const Graph>(with_locations(read_graph_text(file->text(), path)));
-    opened = {reader_of_graph(graph), outline_of(*graph)};
+  if (is_graph_without_onnx(path)) {
+    const auto graph = std::make_shared<const Graph>(with_locations(graph_of_file(path)));
+    opened = {looks_like_graph_file(path) ? reader_of_graph(graph) : format_of(source).open(source), outline_of(*graph)};
   } else {
     opened = {format_of(source).open(source), outline_of(statistics_of_file(path))};
   }
