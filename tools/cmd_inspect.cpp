@@ -41,7 +41,7 @@ int inspect(const InspectCommand& command) {
 Command add_inspect_command(CLI::App& root) {
   const auto command = std::make_shared<InspectCommand>();
   CLI::App* app = root.add_subcommand("inspect", "Show what a module or a model holds; runs nothing of it");
-  app->add_option("FILE", command->file, "A module, an ONNX file, or a graph as text")->required()->type_name("");
+  app->add_option("FILE", command->file, "A module, an ONNX or GGUF file, or a graph as text")->required()->type_name("");
   app->add_flag("--json", command->json, "Print one line of JSON instead of text");
   app->footer(
       "Examples:\n"

@@ -211,7 +211,7 @@ def _choose(scores: np.ndarray, temperature: float, top_k: int, top_p: float, ra
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    parser = argparse.ArgumentParser(prog="tessera generate", description="Continues a text, or answers, with a language model.")
+    parser = argparse.ArgumentParser(prog="python -m tessera.llm", description="Continues a text, or answers, with a language model.")
     parser.add_argument("model", help="a GGUF file")
     parser.add_argument("--prompt", help="the text; - reads standard input")
     parser.add_argument("--chat", action="store_true", help="the prompt is a question, asked in the model's chat template")

@@ -1,8 +1,11 @@
 #include "driver/model_file.h"
 
+#include <fmt/format.h>
+
 #include <utility>
 
 #include "driver/graph_reader.h"
+#include "import/gguf/gguf_import.h"
 #include "import/onnx_json/onnx_json.h"
 #include "import/tflite/tflite_import.h"
 #include "support/error.h"
@@ -49,7 +52,12 @@ OnnxBytes contents_of(const ModelSource& source) {
 
 OnnxBytes onnx_bytes(const std::string& path) {
   const auto bytes = onnx_of({path, {}});
-  check(bytes.has_value(), "another format where an ONNX file is needed");
+  if (!bytes)
+    throw UserError({.id = "TSR-1002",
+                     .message = fmt::format("'{}' is not an ONNX model", path),
+                     .node = {},
+                     .legal = "an ONNX model",
+                     .hint = "export it with 'tessera export'"});
   return *bytes;
 }
 
@@ -58,7 +66,7 @@ OnnxBytes onnx_bytes(const std::string& path) {
 std::optional<OnnxBytes> onnx_of(const ModelSource& source) {
   const OnnxBytes contents = contents_of(source);
   const std::string_view beginning = contents.bytes.substr(0, kBeginning);
-  if (looks_like_graph(beginning) || looks_like_tflite(beginning)) return std::nullopt;
+  if (looks_like_graph(beginning) || looks_like_tflite(beginning) || looks_like_gguf(beginning)) return std::nullopt;
   if (!looks_like_onnx_json(beginning)) return contents;
   const auto binary = std::make_shared<const std::string>(onnx_of_json(contents.bytes, source.place()));
   return OnnxBytes{*binary, binary};
@@ -67,9 +75,10 @@ std::optional<OnnxBytes> onnx_of(const ModelSource& source) {
 std::optional<ModelDeclarations> declarations_of(const ModelSource& source) {
   try {
     if (const auto onnx = onnx_of(source)) return read_declarations(onnx->bytes);
-    const OnnxBytes text = contents_of(source);
-    if (looks_like_tflite(text.bytes)) return border_of(read_tflite_border(text.bytes));
-    return border_of(read_graph_text(text.bytes, source.place()));
+    const OnnxBytes bytes = contents_of(source);
+    if (looks_like_tflite(bytes.bytes)) return border_of(read_tflite_border(bytes.bytes));
+    if (looks_like_graph(bytes.bytes.substr(0, kBeginning))) return border_of(read_graph_text(bytes.bytes, source.place()));
+    return border_of(graph_of_source(source));
   } catch (const UserError&) {
     return std::nullopt;
   }

@@ -28,6 +28,7 @@ from google.protobuf import json_format
 HERE = pathlib.Path(__file__).resolve().parent
 sys.path.insert(0, str(HERE.parent / "python"))
 import check_structures  # noqa: E402
+import gguf_models  # noqa: E402
 import make_onnx_cases  # noqa: E402
 import tflite_operators_test as tflite  # noqa: E402
 
@@ -246,6 +247,27 @@ def write_tflite():
             (folder / f"{number:02}_{np.dtype(dtype).name}.tflite").write_bytes(case.builder.bytes())
 
 
+def write_gguf():
+    """A model of every architecture, and one with every kind of blocks."""
+    out = empty(HERE / "seeds" / "gguf")
+    small = {"block_count": 1, "embedding_length": 4, "feed_forward_length": 8, "attention.head_count": 2, "context_length": 8,
+             "attention.head_count_kv": 1, "attention.key_length": 4, "attention.value_length": 4}
+    blocks = {"F32": {"embedding_length": 4}, "Q4_0 Q4_1 Q5_0 Q5_1 Q8_0 F16 BF16": {"embedding_length": 32, "feed_forward_length": 32},
+              "Q4_K Q5_K Q6_K": {"embedding_length": 256}}
+    for architecture in gguf_models.ARCHITECTURES:
+        heads = {"attention.head_count_kv": 2} if architecture in ("gpt2", "phi2") else {}
+        metadata = gguf_models.metadata_of(architecture, **{**small, **heads})
+        metadata |= {"tokenizer.ggml.tokens": ["a", "b"], "tokenizer.ggml.scores": [0.5, -1.0], "tokenizer.ggml.add_bos_token": False}
+        tensors = gguf_models.tensors_of(metadata, np.random.default_rng(0), vocabulary=3)
+        gguf_models.write(out / f"{architecture}.gguf", metadata, tensors)
+    for number, (types, sizes) in enumerate(blocks.items()):
+        metadata = gguf_models.metadata_of("llama", **{**small, **sizes})
+        tensors = gguf_models.tensors_of(metadata, np.random.default_rng(0), vocabulary=1, types=types.split())
+        gguf_models.write(out / f"blocks{number}.gguf", metadata, tensors)
+    write_dictionary("gguf", ["GGUF", "general.architecture", "general.alignment", *gguf_models.ARCHITECTURES])
+    print(f"gguf: {len(list(out.iterdir()))} seeds")
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("tessera")
@@ -259,6 +281,7 @@ def main():
     write_expressions()
     write_kernels()
     write_modules(args.tessera)
+    write_gguf()
 
 
 if __name__ == "__main__":
