@@ -85,7 +85,7 @@ int gradcheck(const GradcheckCommand& command) {
 Command add_gradcheck_command(CLI::App& root) {
   const auto command = std::make_shared<GradcheckCommand>();
   CLI::App* app = root.add_subcommand("gradcheck", "Hold a model's gradients against differences");
-  app->add_option("MODEL", command->model, "An ONNX file, or a graph in text form")->required()->type_name("");
+  app->add_option("MODEL", command->model, "The model: ONNX, TFLite, GGUF, or a graph as text")->required()->type_name("");
   app->add_option("--tolerance", command->options.tolerance,
                   "How much a gradient may differ, relative to the larger of both and to what is usual for the value")
       ->capture_default_str()

@@ -71,7 +71,7 @@ int reduce(const ReduceCommand& command) {
 Command add_reduce_command(CLI::App& root) {
   const auto command = std::make_shared<ReduceCommand>();
   CLI::App* app = root.add_subcommand("reduce", "Make a failing model smaller while it keeps failing");
-  app->add_option("MODEL", command->flags.model, "The model: an ONNX file, or a graph as text")
+  app->add_option("MODEL", command->flags.model, "The model: ONNX, TFLite, or a graph as text")
       ->required()
       ->type_name("");
   app->add_option("--against", command->flags.against,

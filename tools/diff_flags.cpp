@@ -28,7 +28,7 @@ std::string quoted(const std::string& text) {
 }  // namespace
 
 void add_diff_flags(CLI::App& app, DiffFlags& flags) {
-  app.add_option("MODEL", flags.model, "The model: an ONNX file, or a graph as text")->required()->type_name("");
+  app.add_option("MODEL", flags.model, "The model: ONNX, TFLite, GGUF, or a graph as text")->required()->type_name("");
   app.add_option("--against", flags.against,
                  "What the compiled model is compared with: interp (the interpreter), O0 (compiled without\n"
                  "optimisations), onnxruntime (its Python package), or a module of the same model")

@@ -198,6 +198,12 @@ def cumulate(x0: Operand, /, *, axis: int, kind: str, exclusive: bool | None = N
     reverse (bool, may be left out): from the end; default false
     """
 
+def dequantize(x0: Operand, x1: Operand, x2: Operand | None = None, /, *, axis: int | None = None, name: str = "") -> Value:
+    """(x - zero) * scale.
+
+    axis (int, may be left out): the dimension of x whose entries have scales of their own
+    """
+
 def div(x0: Operand, x1: Operand, /, *, name: str = "") -> Value:
     """a / b; integers truncate towards zero, and division by zero gives 0."""
 
@@ -411,6 +417,13 @@ def pow(x0: Operand, x1: Operand, /, *, name: str = "") -> Value:
 
 def prelu(x0: Operand, x1: Operand, /, *, name: str = "") -> Value:
     """x, times the slope (which broadcasts to x) where x < 0."""
+
+def quantize(x0: Operand, x1: Operand, x2: Operand | None = None, /, *, to: DTypeLike, axis: int | None = None, name: str = "") -> Value:
+    """round(x / scale) + zero, to the nearest integer, of two the even one, and kept within the range of `to`.
+
+    to (dtype): the integers' type
+    axis (int, may be left out): the dimension of x whose entries have scales of their own
+    """
 
 def random_bits(x0: Operand, x1: Operand | None = None, /, *, shape: Sequence[int], name: str = "") -> Value:
     """Random words (Threefry-2x32, 20 rounds): element i, row-major, is word i mod 2 of block i / 2 of the key, counted from the number in operand 1, or from 0.

@@ -244,8 +244,8 @@ std::string onnx_text(const json& inspection, const TextStyle& style) {
 std::string graph_text(const json& inspection, const TextStyle& style) {
   const int64_t inner = inspection.at("inner_nodes").get<int64_t>();
   std::string text = fmt::format(
-      "{}: a graph as text of {}: {} nodes{}, {} constants\n",
-      painted(inspection.at("path").get<std::string>(), "1", style), bytes_text(inspection.at("bytes").get<double>()),
+      "{}: a {} of {}: {} nodes{}, {} constants\n", painted(inspection.at("path").get<std::string>(), "1", style),
+      inspection.at("format").get<std::string>(), bytes_text(inspection.at("bytes").get<double>()),
       inspection.at("nodes").get<int64_t>(), inner > 0 ? fmt::format(" and {} in their regions", inner) : "",
       inspection.at("weights").at("count").get<int64_t>());
   text += line("graph", text_of(inspection, "graph"));
@@ -395,7 +395,7 @@ json inspect_onnx(const OnnxStatistics& model, const std::string& path, int64_t 
             {"bytes_of", model.weight_bytes_of}}}};
 }
 
-json inspect_graph(const Graph& graph, const std::string& path, int64_t bytes) {
+json inspect_graph(const Graph& graph, const std::string& path, int64_t bytes, std::string_view format) {
   const auto tensors = [&](const std::vector<ValueId>& values, size_t begin, size_t end) {
     json list = json::array();
     for (size_t i = begin; i < end; ++i)
@@ -414,6 +414,7 @@ json inspect_graph(const Graph& graph, const std::string& path, int64_t bytes) {
   count.add(graph, false);
   const auto is_node = [](const Node& node) { return node.op->kind != OpKind::kConstant; };
   return {{"kind", "graph"},
+          {"format", format},
           {"path", path},
           {"bytes", bytes},
           {"graph", graph.name},

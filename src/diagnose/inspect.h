@@ -22,8 +22,8 @@ std::string module_metadata_of(const std::string& path);
 // Of the ONNX model in the file at `path`, of so many bytes.
 nlohmann::json inspect_onnx(const OnnxStatistics& model, const std::string& path, int64_t bytes);
 
-// Of a graph that was read from the text at `path`, of so many bytes.
-nlohmann::json inspect_graph(const Graph& graph, const std::string& path, int64_t bytes);
+// Of a graph that was read from the file at `path`, of so many bytes and of that format ("graph text").
+nlohmann::json inspect_graph(const Graph& graph, const std::string& path, int64_t bytes, std::string_view format);
 
 // Of what any of the three above returned.
 std::string inspection_text(const nlohmann::json& inspection, const TextStyle& style);

@@ -121,7 +121,7 @@ ModelReader open_gguf(const ModelSource& source) {
 constexpr std::array kFormats = {
     ModelFormat{"graph text", looks_like_graph, open_graph_text},
     ModelFormat{"TFLite model", looks_like_tflite, open_tflite_model},
-    ModelFormat{"GGUF", looks_like_gguf, open_gguf},
+    ModelFormat{"GGUF model", looks_like_gguf, open_gguf},
     ModelFormat{"ONNX model in JSON", looks_like_onnx_json, open_onnx_json, true},
     ModelFormat{"ONNX model", [](std::string_view) { return true; }, open_onnx_model, true},
 };

@@ -74,18 +74,12 @@ std::map<std::string, double, std::less<>> times_by_node(Model& model) {
   return times;
 }
 
-double median(std::vector<double> values) {
-  const auto middle = values.begin() + static_cast<std::ptrdiff_t>(values.size() / 2);
-  std::nth_element(values.begin(), middle, values.end());
-  return *middle;
-}
-
 struct TimesInTurn {
-  double real_ms = 0, byte_ms = 0;  // medians
-  double least_byte_ms = 0;
+  double real_ms = 0, byte_ms = 0;
 };
 
-// One after the other, so that both have the same neighbours on the machine.
+// One after the other, so that both have the same neighbours on the machine; the least times, which those disturb
+// least: a longer run is interrupted more often than a shorter one, so medians would flatter the faster model.
 TimesInTurn time_in_turn(Model& real, Model& bytes) {
   using Clock = std::chrono::steady_clock;
   constexpr int kMostRuns = 200;
@@ -101,7 +95,7 @@ TimesInTurn time_in_turn(Model& real, Model& bytes) {
     timed(real, real_ms);
     timed(bytes, byte_ms);
   }
-  return {median(real_ms), median(byte_ms), *std::min_element(byte_ms.begin(), byte_ms.end())};
+  return {*std::min_element(real_ms.begin(), real_ms.end()), *std::min_element(byte_ms.begin(), byte_ms.end())};
 }
 
 // What of the places of the largest elements along the last dimension is equal.
@@ -231,7 +225,7 @@ class Quantization {
     Candidate made{compiled(quantized(), driver_), report_.layers};
     made.model->bind(samples_.at(0));
     made.model->run();
-    made.least_ms = time_in_turn(real, *made.model).least_byte_ms;
+    made.least_ms = time_in_turn(real, *made.model).byte_ms;
     return made;
   }
 
@@ -262,7 +256,6 @@ class Quantization {
         layer.choice = LayerChoice::kSlower;
         changed = true;
       }
-      // By the least time: what disturbs one candidate should not choose another.
       if (!best.model || now.least_ms < best.least_ms) best = std::move(now);
       if (!changed) break;
     }

@@ -55,7 +55,7 @@ struct OutputReport {
 struct QuantizationReport {
   std::vector<LayerReport> layers;
   std::vector<OutputReport> outputs;
-  double real_ms = 0, byte_ms = 0;  // medians, measured in turn
+  double real_ms = 0, byte_ms = 0;  // the least of runs in turn
   size_t samples = 0;
   int threads = 0;
 
