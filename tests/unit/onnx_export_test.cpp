@@ -135,6 +135,7 @@ TEST(OnnxExport, EveryComposite) {
           attrs.set(attr.name, numbers);
           break;
         }
+        case AttrKind::kDType: attrs.set(attr.name, *parse_dtype(value.substr(0, value.find_first_of(",}")))); break;
         default: FAIL() << "an attribute of another kind";
       }
     }
