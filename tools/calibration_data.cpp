@@ -39,9 +39,9 @@ std::vector<std::string> files_of(const std::string& folder) {
 
 std::string shape_text(const std::vector<int64_t>& dims) { return fmt::format("[{}]", fmt::join(dims, ",")); }
 
-// Row `row` of the samples, `rows` of them.
-Tensor rows_of(const Tensor& all, size_t row, int64_t rows, std::vector<int64_t> dims) {
-  int64_t elements = rows;
+// The rows of `all` from `row` on, as many as `dims` has room for.
+Tensor rows_of(const Tensor& all, size_t row, std::vector<int64_t> dims) {
+  int64_t elements = 1;  // of a row
   for (size_t d = 1; d < all.dims().size(); ++d) elements *= all.dims()[d];
   const auto owner = std::make_shared<const Tensor>(all);
   const int64_t begin = dtype_bytes(all.dtype(), static_cast<int64_t>(row) * elements);
@@ -83,6 +83,10 @@ CalibrationData::CalibrationData(std::string path, PictureOptions pictures, size
   if (there == 0) refuse(fmt::format("'{}' holds no samples", path_), "at least one");
   const size_t taken = most == 0 ? there : std::min(most, there);
   for (size_t i = 0; i < taken; ++i) places_.push_back(i * there / taken);
+}
+
+std::string CalibrationData::array_text(const std::string& name) const {
+  return name.empty() ? fmt::format("'{}'", path_) : fmt::format("array '{}' of '{}'", name, path_);
 }
 
 std::string CalibrationData::array_for(const std::string& input, size_t num_inputs) const {
@@ -145,13 +149,13 @@ std::vector<Tensor> CalibrationData::sample(size_t number, const std::vector<Ten
       std::vector<int64_t> with_batch = row;
       with_batch.insert(with_batch.begin(), batch);
       if (!is_apart && with_batch != input.dims)
-        refuse(fmt::format("array '{}' of '{}' has rows of shape {}", name, path_, shape_text(row)),
+        refuse(fmt::format("{} has rows of shape {}", array_text(name), shape_text(row)),
                fmt::format("{} for input '{}'", shape_text(input.dims), input.name));
       if (batch > all.dims()[0])
-        refuse(fmt::format("array '{}' of '{}' has {} rows", name, path_, all.dims()[0]),
+        refuse(fmt::format("{} has {} rows", array_text(name), all.dims()[0]),
                fmt::format("a batch of {} for input '{}'", batch, input.name));
       const auto last = static_cast<size_t>(all.dims()[0] - batch);
-      tensors.push_back(rows_of(all, std::min(place, last), batch, input.dims));
+      tensors.push_back(rows_of(all, std::min(place, last), input.dims));
     }
   }
   for (size_t i = 0; i < inputs.size(); ++i) tensors[i] = converted(tensors[i], inputs[i].dtype);

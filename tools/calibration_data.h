@@ -35,6 +35,7 @@ class CalibrationData {
   std::vector<Tensor> sample(size_t number, const std::vector<TensorInfo>& inputs) const;
 
  private:
+  std::string array_text(const std::string& name) const;  // for messages
   std::string array_for(const std::string& input, size_t num_inputs) const;
   std::vector<Tensor> from_file(const std::string& file, const std::vector<TensorInfo>& inputs) const;
 

@@ -1,4 +1,5 @@
 // tessera quantize MODEL --calib DATA -o OUTPUT
+#include <algorithm>
 #include <cmath>
 #include <filesystem>
 #include <iostream>
@@ -154,6 +155,11 @@ void print_report(const QuantizeCommand& command, const QuantizationReport& repo
 
 // A quantisation that does not pay is not written.
 void require_gain(const QuantizeCommand& command, const QuantizationReport& report) {
+  const bool has_bytes = std::any_of(report.layers.begin(), report.layers.end(),
+                                     [](const LayerReport& layer) { return layer.choice == LayerChoice::kBytes; });
+  if (!has_bytes)
+    refuse("TSR-4086", fmt::format("no layer is faster in bytes; the model takes {:.3f} ms in f32", report.real_ms),
+           "a layer that gains", "use the model as it is; --all quantises layers that are slower so");
   if (report.speedup() < command.min_speedup)
     refuse("TSR-4086",
            fmt::format("bytes take {:.3f} ms and f32 {:.3f} ms: {:.2f} times as fast", report.byte_ms, report.real_ms,

@@ -43,24 +43,24 @@ std::pair<std::string, std::string> split_at_last_equals(const std::string& flag
   return {text.substr(0, at), text.substr(at + 1)};
 }
 
-// VALUE, LOW..HIGH or LOW..HIGH:STEP; a value may be as small as `least`, LOW is at least 1.
-std::optional<DimBounds> parse_bounds(const std::string& text, int64_t least) {
+// VALUE, LOW..HIGH or LOW..HIGH:STEP, from 0 on: caches begin empty.
+std::optional<DimBounds> parse_bounds(const std::string& text) {
   const size_t dots = text.find("..");
   const size_t colon = dots == std::string::npos ? text.size() : std::min(text.find(':', dots), text.size());
   DimBounds bounds;
   bounds.lo = parse_count(text.substr(0, dots));
   bounds.hi = dots == std::string::npos ? bounds.lo : parse_count(text.substr(dots + 2, colon - dots - 2));
   if (colon < text.size()) bounds.step = parse_count(text.substr(colon + 1));
-  if (bounds.lo < (dots == std::string::npos ? least : 1) || bounds.hi < bounds.lo) return std::nullopt;
+  if (bounds.lo < 0 || bounds.hi < bounds.lo) return std::nullopt;
   if (bounds.step < 1 || bounds.step > UINT32_MAX) return std::nullopt;
   return bounds;
 }
 
 DimBounds parse_dim(const std::string& text, std::string& name) {
-  constexpr char kLegal[] = "NAME=VALUE, NAME=LOW..HIGH or NAME=LOW..HIGH:STEP, with 1 <= LOW <= HIGH and 1 <= STEP";
+  constexpr char kLegal[] = "NAME=VALUE, NAME=LOW..HIGH or NAME=LOW..HIGH:STEP, with 0 <= LOW <= HIGH and 1 <= STEP";
   const auto [left, right] = split_at_last_equals("--dim", text, kLegal);
   name = left;
-  const std::optional<DimBounds> bounds = parse_bounds(right, 1);
+  const std::optional<DimBounds> bounds = parse_bounds(right);
   if (!bounds) fail("--dim", text, kLegal);
   return *bounds;
 }
@@ -72,7 +72,7 @@ void parse_shape(const std::string& text, CompileOptions& options) {
   std::vector<DimBounds> dims;
   for (size_t begin = 0; begin <= right.size();) {
     const size_t end = std::min(right.find('x', begin), right.size());
-    const std::optional<DimBounds> bounds = parse_bounds(right.substr(begin, end - begin), 0);
+    const std::optional<DimBounds> bounds = parse_bounds(right.substr(begin, end - begin));
     if (!bounds) fail("--shape", text, kLegal);
     dims.push_back(*bounds);
     begin = end + 1;

@@ -347,12 +347,17 @@ class InferenceSession:
         return profile.write() if profile else ""
 
     def _numbers(self, output_names: Sequence[str] | None) -> list[int] | None:
+        if output_names is None:
+            return None
+        if isinstance(output_names, str):
+            raise Error("the names of outputs are one text", id="TSR-4011", legal="a list of names, or None for all outputs")
+        output_names = list(output_names)
         if not output_names:
             return None
         numbers = {arg.name: i for i, arg in enumerate(self._outputs)}
-        unknown = next((name for name in output_names if name not in numbers), None)
-        if unknown is not None:
-            raise Error(f"there is no output '{unknown}'", id="TSR-4011", legal=", ".join(numbers))
+        unknown = [name for name in output_names if name not in numbers]
+        if unknown:
+            raise Error(f"there is no output '{unknown[0]}'", id="TSR-4011", legal=", ".join(numbers))
         return [numbers[name] for name in output_names]
 
     def _run(self, feed: Mapping[str, Any], outputs: Mapping[str, Any] | None) -> list[Any]:

@@ -41,7 +41,7 @@ class Tokenizer:
         numbers = {token: number for number, token in enumerate(tokens)}
         kind, words = of("model"), of("pre", "default")
         if kind == "gpt2" and words in _WORDS:
-            self._tokenizer = _of_bytes(tokenizers, numbers, of("merges", []), _WORDS[words])
+            self._tokenizer = _of_bytes(tokenizers, numbers, of("merges", []), _WORDS[words], words == "llama-bpe")
         elif kind == "llama":
             self._tokenizer = _of_scores(tokenizers, numbers, of("scores", []), of("add_space_prefix", True))
         else:
@@ -49,12 +49,20 @@ class Tokenizer:
                 f"the tokenizer is of the kind {kind!r} with words as in {words!r}, which is not read", id="TSR-4037",
                 legal=f"'llama', or 'gpt2' with one of {', '.join(_WORDS)}", hint="give prompts as lists of tokens",
             )
-        special = [t for t, of_type in zip(tokens, kinds) if int(of_type) in (_CONTROL, _USER_DEFINED)]
-        self._tokenizer.add_special_tokens([tokenizers.AddedToken(token, normalized=False) for token in special])
+
+        def of_kind(wanted: int) -> list[Any]:
+            return [
+                tokenizers.AddedToken(token, normalized=False, special=wanted == _CONTROL)
+                for token, of_type in zip(tokens, kinds) if int(of_type) == wanted
+            ]
+
+        # Both are found in a text as they are; only the former stand for none.
+        self._tokenizer.add_special_tokens(of_kind(_CONTROL))
+        self._tokenizer.add_tokens(of_kind(_USER_DEFINED))
         self.end = {int(of(key)) for key in ("eos_token_id", "eot_token_id") if of(key) is not None}
         self.end |= {numbers[token] for token in ("<|im_end|>", "<|eot_id|>", "<end_of_turn>", "<|end|>") if token in numbers}
         self._begin = int(of("bos_token_id", -1))
-        self._adds_begin = bool(of("add_bos_token", kind == "llama")) and self._begin >= 0
+        self._adds_begin = bool(of("add_bos_token", kind == "llama" or words == "llama-bpe")) and self._begin >= 0
         self._template = metadata.get("tokenizer.chat_template")
         self._names = {"bos_token": _token(tokens, of("bos_token_id")), "eos_token": _token(tokens, of("eos_token_id"))}
 
@@ -94,10 +102,10 @@ def _token(tokens: Sequence[str], number: Any) -> str:
     return tokens[int(number)] if number is not None and 0 <= int(number) < len(tokens) else ""
 
 
-def _of_bytes(tokenizers: Any, numbers: dict[str, int], merges: Sequence[str], words: Sequence[str]) -> Any:
-    """Byte pairs, by the order in which they are joined."""
+def _of_bytes(tokenizers: Any, numbers: dict[str, int], merges: Sequence[str], words: Sequence[str], whole: bool) -> Any:
+    """Byte pairs, by the order in which they are joined; with `whole` a word that is a token is one, whatever the pairs."""
     pairs = [tuple(merge.split(" ", 1)) for merge in merges]
-    result = tokenizers.Tokenizer(tokenizers.models.BPE(numbers, pairs))
+    result = tokenizers.Tokenizer(tokenizers.models.BPE(numbers, pairs, ignore_merges=whole))
     steps = [tokenizers.pre_tokenizers.Split(tokenizers.Regex(word), "isolated") for word in words]
     steps.append(tokenizers.pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False))
     result.pre_tokenizer = tokenizers.pre_tokenizers.Sequence(steps)

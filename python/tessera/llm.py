@@ -139,7 +139,11 @@ class LanguageModel:
             yield token
             if count + 1 == max_tokens or len(cache.tokens) >= self.context:
                 return
-            scores = self.logits([token], cache)[0]
+            ids.append(token)
+            if cache.tokens != ids[:-1]:  # another generation has used the cache
+                same = next((i for i, (a, b) in enumerate(zip(ids, cache.tokens)) if a != b), min(len(ids), len(cache.tokens)))
+                cache.truncate(min(same, len(ids) - 1))
+            scores = self.logits(ids[len(cache.tokens) :], cache)[0]
 
     def stream(self, prompt: Prompt, **options: Any) -> Iterator[str]:
         """The text that follows a prompt, in pieces as they come. Options are those of :meth:`tokens`."""
@@ -153,7 +157,8 @@ class LanguageModel:
             yield text[len(said) :]
             said = text
             if text.endswith("\n"):  # words behind it do not depend on it
-                pending, said = [], ""
+                pending = pending[-1:]  # which says that they are not the first ones
+                said = self.tokenizer.decode(pending)
         rest = self.tokenizer.decode(pending)[len(said) :]
         if rest:
             yield rest
@@ -176,7 +181,8 @@ def load(
 ) -> LanguageModel:
     """A language model out of a GGUF file.
 
-    `module` is where the compiled model is, or goes to when it is not there yet; None keeps it in memory. `context` is the
+    `module` is where the compiled model is, or goes to when it is not there yet, or was made of another file or for other
+    sizes, which a file `module`.key says; None keeps it in memory. `context` is the
     most tokens of a prompt and its answer, `chunk` the most that one run takes; both are cut to what the model has.
     """
     path = os.fspath(path)
@@ -190,8 +196,20 @@ def load(
     }
     if module is None:
         return LanguageModel(compile(path, **options), metadata)
-    if not os.path.exists(module):
+    # Beside the module stands what it was compiled from and how: another file, or other sizes, compile it again.
+    key, about = f"{os.fspath(module)}.key", os.stat(path)
+    made_from = json.dumps(
+        {"model": os.path.abspath(path), "bytes": about.st_size, "changed": about.st_mtime_ns, "context": context, "chunk": chunk,
+         "precision": precision}
+    )
+    known = None
+    if os.path.exists(key):
+        with open(key, encoding="utf-8") as file:
+            known = file.read()
+    if known != made_from or not os.path.exists(module):
         compile_file(path, module, **options)
+        with open(key, "w", encoding="utf-8") as file:
+            file.write(made_from)
     return LanguageModel(_load_module(module, threads=threads), metadata)
 
 

@@ -10,6 +10,7 @@
 #include <limits>
 #include <map>
 #include <numeric>
+#include <set>
 
 #include "driver/analysis/kernel_times.h"
 #include "driver/compile.h"
@@ -26,6 +27,26 @@ namespace {
 
 using Step = std::function<void(std::string_view)>;
 
+// Products of matrices as ONNX has them: with transpositions of their own, which are folded where they are constant.
+Graph with_transposes(const Graph& graph) {
+  GraphRewriter rewriter(graph);
+  GraphBuilder builder(rewriter.target());
+  return rewriter.run(
+      [&](GraphRewriter&, const Node& node, const std::vector<ValueId>& inputs) -> std::vector<ValueId> {
+        if (node.op->name != "matmul" || node.attrs.all().empty()) return {};
+        builder.set_loc(node.loc);
+        std::vector<ValueId> operands = inputs;
+        for (size_t i = 0; i < 2; ++i) {
+          if (!node.attrs.get_or<bool>(i == 0 ? "transpose_a" : "transpose_b", false)) continue;
+          std::vector<int64_t> order(builder.graph().type(operands[i]).shape.size());
+          std::iota(order.begin(), order.end(), 0);
+          std::swap(order[order.size() - 2], order.back());
+          operands[i] = builder.add(standard_ops().get("transpose"), {operands[i]}, {{"perm", std::move(order)}});
+        }
+        return {builder.add(*node.op, std::move(operands))};
+      });
+}
+
 // Products as such, with batch normalisations and pads in them: what is between a product's data and the product could
 // not be folded into it behind a pair.
 Graph prepared(const Graph& model, const DriverOptions& driver) {
@@ -35,8 +56,11 @@ Graph prepared(const Graph& model, const DriverOptions& driver) {
   GraphInterpreter evaluator;
   const Target target = deciding_target(driver.compile);
   const PassContext context{standard_ops(), evaluator, target, driver.compile.opt_level, nullptr, DType::kF32};
-  Graph graph = open_composites(model, standard_ops(), kOpened);
+  Graph graph = with_transposes(open_composites(model, standard_ops(), kOpened));
   for (const char* pass : kPasses) graph = find_graph_pass(pass)->run(graph, context);
+  // Times are told apart by names.
+  for (const WeightedProduct& product : weighted_products(graph))
+    if (Node& node = graph.node(product.node); node.loc.empty()) node.loc = product.name;
   return graph;
 }
 
@@ -78,6 +102,16 @@ struct TimesInTurn {
   double real_ms = 0, byte_ms = 0;
 };
 
+// Names of nodes have brackets, which are nothing special here.
+bool matches(const std::string& pattern, const std::string& name) {
+  std::string escaped;
+  for (const char c : pattern) {
+    if (c == '[' || c == ']' || c == '\\') escaped += '\\';
+    escaped += c;
+  }
+  return fnmatch(escaped.c_str(), name.c_str(), 0) == 0;
+}
+
 // One after the other, so that both have the same neighbours on the machine; the least times, which those disturb
 // least: a longer run is interrupted more often than a shorter one, so medians would flatter the faster model.
 TimesInTurn time_in_turn(Model& real, Model& bytes) {
@@ -108,6 +142,12 @@ class Comparison {
     const int64_t row = real.dims().empty() ? 1 : real.dims().back();
     for (int64_t i = 0; i < count; ++i) {
       const double a = real.get_double(i), b = bytes.get_double(i);
+      const bool both_nan = std::isnan(a) && std::isnan(b);
+      if (!std::isfinite(a) || !std::isfinite(b)) {
+        // No number says how far these are apart.
+        if (a != b && !both_nan) noise_ = std::numeric_limits<double>::infinity();
+        continue;
+      }
       signal_ += a * a;
       noise_ += (a - b) * (a - b);
     }
@@ -152,14 +192,25 @@ class Quantization {
 
  private:
   void find_layers() {
+    std::set<std::string> unused(options_.keep.begin(), options_.keep.end());
     for (WeightedProduct& product : weighted_products(graph_)) {
       LayerReport layer;
-      const auto matches = [&](const std::string& pattern) {
-        return fnmatch(pattern.c_str(), product.name.c_str(), 0) == 0;
-      };
-      if (std::any_of(options_.keep.begin(), options_.keep.end(), matches)) layer.choice = LayerChoice::kKept;
+      for (const std::string& pattern : options_.keep)
+        if (matches(pattern, product.name)) {
+          layer.choice = LayerChoice::kKept;
+          unused.erase(pattern);
+        }
       layer.product = std::move(product);
       report_.layers.push_back(std::move(layer));
+    }
+    if (!unused.empty()) {
+      std::vector<std::string> names;
+      for (const LayerReport& layer : report_.layers) names.push_back(layer.product.name);
+      throw UserError({.id = "TSR-4085",
+                       .message = fmt::format("--keep {}: no layer has such a name", *unused.begin()),
+                       .node = {},
+                       .legal = fmt::format("{}", fmt::join(names, ", ")),
+                       .hint = {}});
     }
     if (count_bytes() == 0)
       throw UserError(

@@ -162,18 +162,24 @@ static Port* port_named(const char* name, size_t length) {
   return taken;
 }
 
+static void take(Port* port, const char* path) {
+  if (port->path) fail_with("TSR-4011", "'%s' was given two files", port->info.name);
+  port->path = path;
+}
+
 static void take_file(const char* argument) {
-  const char* sign = strchr(argument, '=');
-  const char* slash = strchr(argument, '/');
-  if (sign && !(slash && slash < sign)) {
-    Port* port = port_named(argument, (size_t)(sign - argument));
-    if (!port)
-      fail_with("TSR-4011", "there is no input or output '%.*s'; '%s --help' lists them", (int)(sign - argument),
-                argument, program_name);
-    if (port->path) fail_with("TSR-4011", "'%s' was given two files", port->info.name);
-    port->path = sign + 1;
+  // Names may have '=' and '/' in them: the longest that is one.
+  for (const char* at = argument + strlen(argument); at-- > argument;) {
+    Port* named = *at == '=' ? port_named(argument, (size_t)(at - argument)) : NULL;
+    if (!named) continue;
+    take(named, at + 1);
     return;
   }
+  const char* sign = strchr(argument, '=');
+  const char* slash = strchr(argument, '/');
+  if (sign && !(slash && slash < sign))
+    fail_with("TSR-4011", "there is no input or output '%.*s'; '%s --help' lists them", (int)(sign - argument),
+              argument, program_name);
   for (int32_t i = 0; i < num_inputs + num_outputs; ++i) {
     Port* port = i < num_inputs ? &inputs[i] : &outputs[i - num_inputs];
     if (port->path) continue;

@@ -76,6 +76,8 @@ Range entropy_range(const ValueHistogram& histogram, int levels) {
   std::vector<int64_t> magnitudes(static_cast<size_t>(largest / together + 1), 0);
   for (size_t b = 0; b < histogram.bins().size(); ++b)
     magnitudes[static_cast<size_t>(magnitude_of(b) / together)] += histogram.bins()[b];
+  // Zero is an integer in any case: its peak (ReLU makes one) says nothing of the range.
+  if (magnitudes.size() > 1) magnitudes[0] = magnitudes[1];
   // Numbers of one sign have all the integers.
   const bool one_sign = histogram.min() >= 0 || histogram.max() <= 0;
   const size_t kept = entropy_threshold(magnitudes, static_cast<size_t>(one_sign ? levels : levels / 2));

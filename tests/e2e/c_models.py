@@ -132,6 +132,14 @@ def operator_models():
         "choice": text(
             "n = Less(x, h)\n m = Not(n)\n y = Where(n, x, h)\n o = Or(n, m)\n z = And(o, n)\n w = Max(x, h)\n v = Clip(w, l, u)",
             "float[12] x, float[12] h", "float[12] y, bool[12] z, float[12] v"),
+        # Names that the source has for things of its own, and names that differ by case alone.
+        "names": text("K = Constant<value = float[4,3] {1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12}>()\n p = MatMul(w0, K)\n"
+                      " q = Add(p, n0)\n r = Mul(q, sqrtf)\n y = Floor(r)\n Y = Relu(r)",
+                      "float[4,4] w0, float[4,3] n0, float[4,3] sqrtf", "float[4,3] y, float[4,3] Y"),
+        # Comparisons with the ends of types, and complements, which compilers warn about.
+        "ends": text("c = Constant<value = uint8[1] {255}>()\n y = Greater(x, c)\n d = Constant<value = uint16[1] {65535}>()\n"
+                     " z = LessOrEqual(h, d)\n e = Cast<to = 3>(b)\n w = BitwiseNot(e)\n v = BitwiseNot(x)",
+                     "uint8[4] x, uint16[4] h, bool[4] b", "bool[4] y, bool[4] z, int8[4] w, uint8[4] v"),
         "top_k": text("y, z = TopK(x, k)", "float[3,9] x", "float[3,4] y, int64[3,4] z"),
         "loop": text(loop, "float[3] x", "float[3] y, float[30,3] z"),
         "branch": text(branch, "float[4,4] x", "float[4,4] y"),

@@ -127,6 +127,23 @@ class Small(CliTest):
             self.assertEqual(report["samples"], count)
         self.assertEqual(json.loads(self.quantize("d.npy", "--json", "--samples", 7)[0])["samples"], 7)
 
+    def test_batches(self):
+        """A sample of a model with a batch of its own is so many rows."""
+        numpy.save(self.folder / "d.npy", numpy.linspace(-1, 1, 640, dtype=numpy.float32).reshape(40, 16))
+        report = json.loads(self.quantize("d.npy", "--dim", "batch=4", "--json")[0])
+        self.assertEqual((report["layers"][0]["low"], report["layers"][0]["high"]), (-1, 1))
+
+    def test_others_run_it(self):
+        """Gemm becomes what ONNX Runtime knows."""
+        numpy.save(self.folder / "d.npy", self.samples)
+        self.quantize("d.npy", "-o", "q.onnx", "--quiet")
+        domains = {node.domain for node in onnx.load(self.folder / "q.onnx").graph.node}
+        self.assertEqual(domains, {""})
+        session = onnxruntime.InferenceSession(str(self.folder / "q.onnx"), providers=["CPUExecutionProvider"])
+        numpy.save(self.folder / "x.npy", self.samples[:1])
+        self.tessera("run", "q.onnx", "--input", "@x.npy", "--output", "@y.npy")
+        numpy.testing.assert_allclose(numpy.load(self.folder / "y.npy"), session.run(None, {"x": self.samples[:1]})[0], atol=0.2)
+
     def test_a_module_and_a_graph(self):
         numpy.save(self.folder / "d.npy", self.samples)
         numpy.save(self.folder / "x.npy", self.samples[:1])
@@ -165,6 +182,7 @@ class Small(CliTest):
         self.assertFalse((self.folder / "q.onnx").exists())
         refused("TSR-4087", "d.npy", "--min-speedup", 0, "--all", "--min-sqnr", 200)
         refused("TSR-2092", "d.npy", "--keep", "*")
+        self.assertIn("MatMul#0", refused("TSR-4085", "d.npy", "--keep", "[a]"))
         refused("TSR-4085", "d.npy", "--percentile", 20)
         refused("TSR-4085", "d.npy", "--samples", -1)
         refused("TSR-4085", "d.npy", "--min-speedup", "nan")

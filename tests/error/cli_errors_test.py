@@ -191,7 +191,7 @@ class CommandLine(CliTest):
                 ["compile", "model.onnx", "--dim", text],
                 "TSR-4022",
                 f"--dim '{text}' cannot be read",
-                "NAME=VALUE, NAME=LOW..HIGH or NAME=LOW..HIGH:STEP, with 1 <= LOW <= HIGH and 1 <= STEP",
+                "NAME=VALUE, NAME=LOW..HIGH or NAME=LOW..HIGH:STEP, with 0 <= LOW <= HIGH and 1 <= STEP",
             )
 
     def test_did_you_mean(self):

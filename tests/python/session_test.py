@@ -121,6 +121,9 @@ class SessionTest(unittest.TestCase):
             results = [rt.InferenceSession(path).run(names, feed) for rt in PACKAGES]
             arrays_equal(self, *results)
         session = tessera.InferenceSession(path)
+        arrays_equal(self, session.run(["y"], feed), session.run((name for name in ["y"]), feed))
+        self.error("TSR-4011", lambda: session.run("y", feed), "one text")
+        self.error("TSR-4011", lambda: session.run([None], feed), "None")
         for rows in (1, 5):
             feed["x"] = np.full((rows, 3), -2, np.float32)
             arrays_equal(self, onnxruntime.InferenceSession(path).run(None, feed), session.run(None, feed))

@@ -4,6 +4,7 @@
 #include <cctype>
 #include <cstring>
 #include <map>
+#include <regex>
 #include <set>
 #include <tuple>
 #include <vector>
@@ -80,10 +81,13 @@ class Printer {
   // ---- names and memory ----
 
   void name_arguments() {
-    std::set<std::string> taken = {"arena", "state"};
+    // Names of the function's own, and, as names become macros in capitals, whatever differs by case alone.
+    std::set<std::string> taken = {"ARENA", "STATE", "ARENA_MEMORY", "STATE_MEMORY", "COUNT", "OTHER"};
+    static const std::regex own("(w|n|place)[0-9]+|k[0-9]+_.*");
     const auto name = [&](const std::string& text) {
       std::string unique = identifier(text);
-      while (!taken.insert(unique).second) unique += '_';
+      if (std::regex_match(unique, own)) unique += '_';
+      while (!taken.insert(upper(unique)).second) unique += '_';
       return unique;
     };
     for (size_t i = 0; i < program_.num_own_inputs(); ++i)

@@ -6,6 +6,7 @@
 #include <cmath>
 #include <limits>
 #include <map>
+#include <regex>
 
 #include <fmt/format.h>
 
@@ -56,7 +57,14 @@ std::string identifier(std::string_view text) {
   for (const char c : text) name += std::isalnum(static_cast<unsigned char>(c)) ? c : '_';
   if (name.empty() || std::isdigit(static_cast<unsigned char>(name[0]))) name.insert(0, "x");
   if (name[0] == '_') name.insert(0, "x");
-  if (kTaken.contains(name)) name += '_';
+  // Functions that kernels call, ours and the library's, and what <stdint.h> and <stddef.h> name.
+  static const std::regex library(
+      "(fabs|sqrt|floor|ceil|rint|trunc|exp|log|pow|fma|fmin|fmax|fmod|sin|cos|tan|tanh|erf|round|copysign|ldexp|"
+      "signbit)f?"
+      "|mem(cpy|set|move|cmp)|NULL|offsetof|size_t|(u?int|ptr|uptr|intptr|uintptr|wchar|max_align|ptrdiff)[a-z0-9_]*_t"
+      "|U?INT[A-Z0-9_]*|SIZE_MAX|PTRDIFF_(MIN|MAX)|ANY_ELEMENT"
+      "|[a-z]+(_[a-z]+)*_([iu](8|16|32|64)|b?f16|f32|f64|bool)|([iu](8|16|32|64)|b?f16|f32|f64|bool)_of_.*");
+  if (kTaken.contains(name) || std::regex_match(name, library)) name += '_';
   return name.substr(0, 60);
 }
 
@@ -68,6 +76,17 @@ std::string_view without_parentheses(std::string_view text) {
     if (depth == 0) return text;  // the first one closes before the end
   }
   return text.substr(1, text.size() - 2);
+}
+
+// Of an integer type; by exclusive or, as compilers warn of complements of what they promote.
+std::string all_ones(DType dtype) {
+  if (is_signed_int(dtype)) return "-1";
+  switch (dtype_bits(dtype)) {
+    case 8: return "0xff";
+    case 16: return "0xffff";
+    case 32: return "UINT32_C(0xffffffff)";
+    default: return "UINT64_C(0xffffffffffffffff)";
+  }
 }
 
 // ---- numbers ----
@@ -189,7 +208,8 @@ std::string COps::unary(UnaryOp op, DType operand, DType result, const std::stri
       if (real) return math("fabs", operand, a);
       return is_signed_int(operand) ? call("abs_" + type, operand, {a}) : a;
     case UnaryOp::kNot:
-      return operand == DType::kBool ? fmt::format("(!{})", a) : fmt::format("(({})~{})", value_type(operand), a);
+      return operand == DType::kBool ? fmt::format("(!{})", a)
+                                     : fmt::format("(({})({} ^ {}))", value_type(operand), a, all_ones(operand));
     case UnaryOp::kSqrt: return math("sqrt", operand, a);
     case UnaryOp::kFloor: return real ? math("floor", operand, a) : a;
     case UnaryOp::kCeil: return real ? math("ceil", operand, a) : a;

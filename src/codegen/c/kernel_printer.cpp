@@ -30,6 +30,29 @@ void walk_certain(const Expr& e, std::unordered_set<const ExprNode*>& seen,
   for (const Expr& operand : e->operands) walk_certain(operand, seen, visit);
 }
 
+// What a comparison with the least or the largest number of an integer type gives whatever the other number is.
+std::optional<bool> known_comparison(BinaryOp op, const Expr& a, const Expr& b) {
+  const DType dtype = a.dtype();
+  if (!is_int(dtype)) return std::nullopt;
+  const int bits = dtype_bits(dtype);
+  const auto end = [&](bool largest) {  // as a constant's bits
+    if (is_unsigned_int(dtype)) return largest ? (bits == 64 ? int64_t{-1} : (int64_t{1} << bits) - 1) : 0;
+    const int64_t most = bits == 64 ? INT64_MAX : (int64_t{1} << (bits - 1)) - 1;
+    return largest ? most : -most - 1;
+  };
+  // The constant may stand on either side: whether the comparison is (of the other number) below, or above, or equal.
+  const auto right = as_int(b), left = as_int(a);
+  if (right == end(false) || left == end(true)) {
+    if (op == BinaryOp::kLt) return false;
+    if (op == BinaryOp::kGe) return true;
+  }
+  if (right == end(true) || left == end(false)) {
+    if (op == BinaryOp::kGt) return false;
+    if (op == BinaryOp::kLe) return true;
+  }
+  return std::nullopt;
+}
+
 bool mentions(const std::string& text, const std::string& name) {
   const auto is_part = [](char c) { return std::isalnum(static_cast<unsigned char>(c)) || c == '_'; };
   for (size_t at = text.find(name); at != std::string::npos; at = text.find(name, at + 1)) {
@@ -352,10 +375,8 @@ std::string KernelPrinter::compute(const Expr& e) {
         keep_.push_back(otherwise);
         return e->binary == BinaryOp::kAnd ? emit_select(a, b, otherwise) : emit_select(a, otherwise, b);
       }
-      // No unsigned number is below zero, and compilers warn where one is compared with it.
-      if (is_unsigned_int(a.dtype()) && is_const_int(b, 0) &&
-          (e->binary == BinaryOp::kLt || e->binary == BinaryOp::kGe))
-        return e->binary == BinaryOp::kGe ? "1" : "0";
+      // No number is beyond the ends of its type, and compilers warn where one is compared with them.
+      if (const auto known = known_comparison(e->binary, a, b)) return *known ? "1" : "0";
       const std::string left = value(a);
       return ops_.binary(e->binary, a.dtype(), left, value(b));
     }

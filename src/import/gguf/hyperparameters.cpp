@@ -104,10 +104,13 @@ Hyperparameters hyperparameters_of(const GgufFile& file) {
                   "an even number, at most all");
   h.rotary_base = metadata.real("rope.freq_base", 10000);
   const std::string_view scaling = metadata.text("rope.scaling.type");
-  if (scaling == "linear") h.rotary_scale = metadata.real("rope.scaling.factor", 1);
-  else if (!scaling.empty() && scaling != "none")
+  // Without a way it is linear; older files have one number, and 0 is none.
+  if (scaling.empty() || scaling == "linear")
+    h.rotary_scale = metadata.real("rope.scaling.factor", metadata.real("rope.scale_linear", 1));
+  else if (scaling != "none")
     metadata.fail(fmt::format("positions are scaled in the way '{}', which is not read", scaling.substr(0, 64)),
                   "linear or none");
+  if (h.rotary_scale == 0) h.rotary_scale = 1;
   if (!(h.rotary_base > 0) || !(h.rotary_scale > 0))
     metadata.fail("rotary positions with a base or scale of 0", "more");
   h.epsilon = metadata.real(

@@ -235,10 +235,14 @@ class Transformer : public Emitter {
       return transpose(reshape(all, {total_, h_.key_heads, depth}), {1, 0, 2});
     };
     const auto layer = static_cast<size_t>(n);
+    // The largest Gemma 3, of 62 blocks, has heads of another size than it scales by.
+    constexpr int64_t kLargestGemma3 = 62;
+    const bool by_features = architecture_.name == "gemma3" && h_.layers == kLargestGemma3;
+    const auto scaled_by = static_cast<double>(by_features ? h_.features / h_.heads : h_.depth);
     const ValueId result = composite("attention",
                                      {transpose(q, {1, 0, 2}), with_past(keys_[layer], k, h_.depth),
                                       with_past(values_[layer], v, h_.value_depth), positions.mask},
-                                     {{"scale", 1 / std::sqrt(static_cast<double>(h_.depth))}});
+                                     {{"scale", 1 / std::sqrt(scaled_by)}});
     const ValueId by_token = reshape(transpose(result, {1, 0, 2}), {lengths_.length, h_.heads * h_.value_depth});
     const ValueId y = linear(block + "attn_output", by_token, h_.heads * h_.value_depth, h_.features);
     return norm_if_any(block + "post_attention_norm", y, h_.features);

@@ -231,6 +231,12 @@ class TfliteImporter {
     if (value) return *value;
     const TfliteTensor& tensor = state_.tensors[static_cast<size_t>(index)];
     std::optional<Tensor> data = model_.data(proto_, index, tensor);
+    if (!data && std::find(tensor.dims.begin(), tensor.dims.end(), 0) == tensor.dims.end())
+      throw UserError({.id = "TSR-1030",
+                       .message = fmt::format("tensor '{}' has no bytes", tensor.name),
+                       .node = {},
+                       .legal = "bytes for each element",
+                       .hint = "get the file again, or convert the model again"});
     if (!data) data = Tensor(tensor.dtype, tensor.dims);  // without elements
     const std::string loc = builder_.loc();
     builder_.set_loc(tensor.name);

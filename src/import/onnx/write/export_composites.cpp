@@ -3,6 +3,7 @@
 #include <array>
 #include <string_view>
 
+#include "import/onnx/read/dtypes.h"
 #include "import/onnx/write/export_context.h"
 
 namespace tessera::inline onnx_import {
@@ -129,17 +130,19 @@ bool write_conv_transpose(NodeExport& e) {
   return finish(e, "ConvTranspose");
 }
 
-// Of each reader's types QuantizeLinear has those that it had first.
 bool write_quantization(NodeExport& e, bool quantizes) {
   const Node& node = e.node;
   const DType integers = quantizes ? node.attrs.get<DType>("to") : e.graph.type(node.inputs[0]).dtype;
   const DType real = e.graph.type(node.inputs[quantizes ? 0 : 1]).dtype;
-  const bool is_byte = integers == DType::kI8 || integers == DType::kU8;
-  if (real != DType::kF32 || (!is_byte && (quantizes || integers != DType::kI32))) return false;
-  if (quantizes && node.inputs.size() == 2 && integers != DType::kU8) return false;
+  const int bits = dtype_bits(integers);
+  if (real == DType::kF64 || bits < 4 || bits > 32 || (bits == 32 && (quantizes || integers != DType::kI32)))
+    return false;
   const bool has_axis = node.attrs.has("axis");
   if (has_axis) set_int(e.proto, "axis", node.attrs.get_int("axis"));
-  e.context.need_opset(has_axis ? 13 : 10);
+  const bool says_type = quantizes && node.inputs.size() == 2 && integers != DType::kU8;
+  if (says_type) set_int(e.proto, "output_dtype", onnx_of_dtype(integers));
+  const bool is_first = real == DType::kF32 && (bits == 8 || bits == 32);
+  e.context.need_opset(bits == 4 || bits == 16 || says_type ? 21 : !is_first ? 19 : has_axis ? 13 : 10);
   return finish(e, quantizes ? "QuantizeLinear" : "DequantizeLinear");
 }
 

@@ -189,7 +189,7 @@ bool write_matmul(NodeExport& e) {
 
 bool write_conv(NodeExport& e) {
   const Attrs& attrs = e.node.attrs;
-  if (!attrs.has("input_dilations")) return false;
+  if (!attrs.has("input_dilations") || !is_float(e.graph.type(e.node.inputs[0]).dtype)) return false;
   const Ints& gaps = attrs.get_ints("input_dilations");
   if (std::any_of(gaps.begin(), gaps.end(), [](int64_t d) { return d != 1; })) return false;
   const auto weights = static_dims(shape_of(e, 1));

@@ -160,7 +160,9 @@ void import_conv(OperatorContext& c) {
   Product p;
   p.outputs = w_dims[0];
   p.activation = options.fused_activation_function();
-  p.asymmetric = c.tensor(1).quantization.scales.size() > 1;
+  // Several scales that are equal count as one.
+  const std::vector<float>& scales = c.tensor(1).quantization.scales;
+  p.asymmetric = std::any_of(scales.begin(), scales.end(), [&](float scale) { return scale != scales[0]; });
   p.multiply = [&](ValueId a, ValueId b) { return convolution(c, window, a, b, groups); };
   c.out(0, channels_last(c, product(c, p, channels_first(c, x), c.transpose(w, {0, 3, 1, 2}))));
 }
@@ -209,7 +211,7 @@ void import_fully_connected(OperatorContext& c) {
   p.axis = 1;
   p.outputs = w_dims[0];
   p.activation = options.fused_activation_function();
-  p.rounding = c.tensor(1).quantization.scales.size() > 1 ? FixedRounding::kTwice : FixedRounding::kOnce;
+  p.rounding = FixedRounding::kOnce;
   p.asymmetric = options.asymmetric_quantize_inputs();
   p.multiply = [&](ValueId a, ValueId b) { return c.op("matmul", {a, b}, {{"transpose_b", true}}); };
   c.out(0, c.reshape(product(c, p, c.reshape(x, {elements / w_dims[1], w_dims[1]}), w), shape));
