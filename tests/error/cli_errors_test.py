@@ -181,12 +181,12 @@ class CommandLine(CliTest):
     def test_options(self):
         self.refuses(["compile", "model.onnx", "-O4"], "TSR-4021", "there is no optimisation level 4", "0, 1, 2, 3")
         shapes = "INPUT=1x3x224x224: whole numbers or ranges LOW..HIGH[:STEP] with 'x' between them"
-        wrong = ("x", "x=", "=1x2", "x=1x", "x=1xx2", "x=axb", "x=-1x2", "x=99999999999999999999", "x=0..3x2", "x=4..3", "x=1..4:0")
+        wrong = ("x", "x=", "=1x2", "x=1x", "x=1xx2", "x=axb", "x=-1x2", "x=99999999999999999999", "x=-1..3x2", "x=4..3", "x=1..4:0")
         for text in wrong:
             self.refuses(
                 ["compile", "model.onnx", "--shape", text], "TSR-4022", f"--shape '{text}' cannot be read", shapes
             )
-        for text in ("n", "n=", "=1", "n=0", "n=5..2", "n=1..", "n=..2", "n=x"):
+        for text in ("n", "n=", "=1", "n=-1", "n=5..2", "n=1..", "n=..2", "n=x"):
             self.refuses(
                 ["compile", "model.onnx", "--dim", text],
                 "TSR-4022",
