@@ -17,6 +17,10 @@
 namespace tessera::inline train {
 namespace {
 
+// What a parameter's update is computed in, and its moments are kept in: squares of gradients, and an epsilon of 1e-8,
+// are zeros in 16 bits.
+DType updated_in(DType parameter) { return dtype_bits(parameter) < 32 ? DType::kF32 : parameter; }
+
 // Of the running statistics, per step; that of torch.nn.BatchNorm.
 constexpr double kStatisticsMomentum = 0.9;
 
@@ -240,7 +244,8 @@ class StepBuilder {
     std::vector<State> moment_states;
     for (size_t i = 0; i < parameters_.size(); ++i) {
       moments.emplace_back();
-      const TensorType type = graph.type(inputs[i]);
+      TensorType type = graph.type(inputs[i]);
+      type.dtype = updated_in(type.dtype);
       for (const std::string& name : moment_names(options_.optimizer)) {
         moment_states.push_back({free_name(fmt::format("{}.{}", step.parameters[i], name)), nullptr});
         moments.back().push_back(graph.add_input(graph.unique_name(moment_states.back().name), type));
@@ -252,8 +257,10 @@ class StepBuilder {
     std::vector<ValueId> after, moments_after;
     for (size_t i = 0; i < parameters_.size(); ++i) {
       builder.set_loc(step.parameters[i] + ".update");
-      const std::vector<ValueId> next = optimizer_step(o, options_.optimizer, numbers, inputs[i], given[i], moments[i]);
-      after.push_back(next[0]);
+      const DType dtype = graph.type(inputs[i]).dtype, update = updated_in(dtype);
+      const std::vector<ValueId> next = optimizer_step(o, options_.optimizer, numbers, o.cast(inputs[i], update),
+                                                       o.cast(given[i], update), moments[i]);
+      after.push_back(o.cast(next[0], dtype));
       moments_after.insert(moments_after.end(), next.begin() + 1, next.end());
     }
     graph.states.insert(graph.states.end(), moment_states.begin(), moment_states.end());

@@ -142,6 +142,38 @@ TEST(TrainingStep, OptimizersFollowTheirFormulas) {
     }
 }
 
+// Small gradients, whose squares are zeros in f16: weights go the way that they go in f32, rounded after each step.
+TEST(TrainingStep, SixteenBitsAreUpdatedInF32) {
+  constexpr const char* kSmall = R"(
+graph @line(%x: f16[3,2]) -> (%y: f16[3,1]) {
+  %w = constant {value = dense<f16[2,1] 0.5 -0.25>} : f16[2,1]
+  %y = matmul(%x, %w) {transpose_a = false, transpose_b = false} : f16[3,1]
+})";
+  const Graph model = parse_graph(kSmall, standard_ops());
+  for (const OptimizerKind kind : {OptimizerKind::kAdam, OptimizerKind::kAdamW, OptimizerKind::kRmsProp,
+                                   OptimizerKind::kAdagrad, OptimizerKind::kSgd}) {
+    SCOPED_TRACE(static_cast<int>(kind));
+    TrainingOptions options;
+    options.loss = LossKind::kMeanSquaredError;
+    options.optimizer.kind = kind;
+    const TrainingStep step = training_step(model, options, standard_ops());
+    EXPECT_THAT(verify(step.graph), testing::IsEmpty());
+    GraphInterpreter interpreter;
+    GraphSession session(step.graph, interpreter);
+    Tensor x(DType::kF16, {3, 2}), y(DType::kF16, {3, 1});
+    for (int64_t i = 0; i < 6; ++i) x.set_double(i, 0.001 * static_cast<double>(i + 1));
+    for (int t = 0; t < 20; ++t) session.call({x, y, rate(0.01)});
+    for (int64_t k = 0; k < 2; ++k) {
+      const double w = session.states().at(0).get_double(k);
+      EXPECT_TRUE(std::isfinite(w));
+      EXPECT_NEAR(w, k == 0 ? 0.5 : -0.25, 0.25);
+    }
+    EXPECT_EQ(session.states().at(0).dtype(), DType::kF16);
+    if (kind == OptimizerKind::kAdam) EXPECT_NE(session.states().at(0).get_double(0), 0.5);
+    for (size_t s = 1; s + 1 < session.states().size(); ++s) EXPECT_EQ(session.states()[s].dtype(), DType::kF32);
+  }
+}
+
 TEST(TrainingStep, NamesOfItsParts) {
   const Graph model = parse_graph(kLine, standard_ops());
   TrainingOptions options;
