@@ -2,6 +2,7 @@
 // trailer (package/executable.h) behind the module.
 #include <errno.h>
 #include <fcntl.h>
+#include <math.h>
 #include <stdarg.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -230,6 +231,27 @@ static void read_inputs(int may_be_zeros) {
   }
 }
 
+// The number that 16 bits stand for: f16, or the upper half of an f32.
+static double half_value(uint16_t bits, int is_bf16) {
+  if (is_bf16) {
+    const uint32_t wide = (uint32_t)bits << 16;
+    float value;
+    memcpy(&value, &wide, sizeof(value));
+    return value;
+  }
+  const int exponent = bits >> 10 & 31;
+  double value = bits & 1023;
+  if (exponent == 31) {
+    value = bits & 1023 ? (double)NAN : (double)INFINITY;
+  } else {
+    if (exponent > 0) value += 1024;
+    // The least subnormal is 2^-24.
+    for (int e = exponent > 0 ? exponent - 1 : 0; e > 0; --e) value *= 2;
+    value /= 16777216;
+  }
+  return bits >> 15 ? -value : value;
+}
+
 static void print_element(const tessera_tensor* tensor, size_t i) {
   const char* data = tensor->data;
   switch (tensor->dtype) {
@@ -237,6 +259,12 @@ static void print_element(const tessera_tensor* tensor, size_t i) {
     case TESSERA_F64: printf(" %g", ((const double*)data)[i]); break;
     case TESSERA_I64: printf(" %lld", (long long)((const int64_t*)data)[i]); break;
     case TESSERA_I32: printf(" %d", ((const int32_t*)data)[i]); break;
+    case TESSERA_U64: printf(" %llu", (unsigned long long)((const uint64_t*)data)[i]); break;
+    case TESSERA_U32: printf(" %u", ((const uint32_t*)data)[i]); break;
+    case TESSERA_I16: printf(" %d", ((const int16_t*)data)[i]); break;
+    case TESSERA_U16: printf(" %d", ((const uint16_t*)data)[i]); break;
+    case TESSERA_F16: printf(" %g", half_value(((const uint16_t*)data)[i], 0)); break;
+    case TESSERA_BF16: printf(" %g", half_value(((const uint16_t*)data)[i], 1)); break;
     case TESSERA_I8: printf(" %d", ((const signed char*)data)[i]); break;
     case TESSERA_U8:
     case TESSERA_BOOL: printf(" %d", ((const unsigned char*)data)[i]); break;

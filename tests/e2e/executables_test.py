@@ -109,6 +109,48 @@ class Executables(CliTest):
             numpy.testing.assert_array_equal(got, want)
             self.assertEqual(got.dtype, want.dtype.newbyteorder("="))
 
+    def test_what_is_printed(self):
+        numbers = numpy.array([0, 1, 1.5, 5.9604645e-08, 65504, 0.333], numpy.float32)
+        kinds = {"uint64": numpy.uint64, "uint32": numpy.uint32, "uint16": numpy.uint16, "int16": numpy.int16, "int8": numpy.int8,
+                 "float16": numpy.float16, "double": numpy.float64}
+        for text, kind in kinds.items():
+            program = self.program(parsed(f"g ({text}[6] x) => ({text}[6] y) {{ y = Identity(x) }}"), name=text)
+            values = (numbers if "f" in numpy.dtype(kind).kind else numpy.arange(6)).astype(kind)
+            self.save(values, "x.npy")
+            shown, _ = self.run_program(program, "x.npy")
+            printed = numpy.array([float(word) for word in shown.split("] ")[1].split()])
+            numpy.testing.assert_allclose(printed, values.astype(numpy.float64), rtol=1e-5, err_msg=text)
+        program = self.program(parsed("g (float[6] x) => (bfloat16[6] y) { y = Cast<to = 16>(x) }"), name="bfloat16")
+        self.save(numbers, "x.npy")
+        shown, _ = self.run_program(program, "x.npy")
+        printed = [float(word) for word in shown.split("] ")[1].split()]
+        numpy.testing.assert_allclose(printed, numbers, rtol=1e-2)
+
+    def test_names_with_slashes_and_equals(self):
+        text = '<ir_version: 10, opset_import: ["": 21]>\ng (float[2,3] x) => (float[2,3] y) { y = Relu(x) }'
+        model = onnx.parser.parse_model(text)
+        model.graph.input[0].name = model.graph.node[0].input[0] = "/in/a=b"
+        model.graph.output[0].name = model.graph.node[0].output[0] = "/fc/Relu_output_0"
+        program = self.program(model)
+        self.save(X, "x.npy")
+        self.run_program(program, "/in/a=b=x.npy", "/fc/Relu_output_0=y.npy")
+        numpy.testing.assert_array_equal(self.load_npy("y.npy"), numpy.maximum(X, 0))
+
+    def test_foreign_files_are_kept(self):
+        self.save(affine_model(), "m.onnx")
+        (self.folder / "mine").write_text("#!/bin/sh\n")
+        _, errors = self.tessera("compile", "m.onnx", "--emit", "exe", "-o", "mine", code=1)
+        self.assertIn("TSR-4063", errors)
+        self.assertEqual((self.folder / "mine").read_text(), "#!/bin/sh\n")
+        self.tessera("compile", "m.onnx", "--emit", "exe", "-o", "mine", "--force", "-q")
+        self.tessera("compile", "m.onnx", "--emit", "exe", "-o", "mine", "-q")  # a program of ours
+        (self.folder / "c").mkdir()
+        (self.folder / "c" / "m.c").write_text("int mine;\n")
+        _, errors = self.tessera("compile", "m.onnx", "--emit", "c", "-o", "c", code=1)
+        self.assertIn("TSR-4063", errors)
+        self.tessera("compile", "m.onnx", "--emit", "c", "-o", "c", "--force", "-q")
+        self.tessera("compile", "m.onnx", "--emit", "c", "-o", "c", "-q")
+
     def test_scalars_and_nothing(self):
         program = self.program(parsed("m (float x, float[0, 3] e) => (float y, float[0, 3] f) { y = Neg(x)\n f = Neg(e) }"))
         self.save(numpy.array(2, numpy.float32), "x.npy")
