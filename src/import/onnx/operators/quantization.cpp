@@ -47,6 +47,12 @@ ValueId spread(NodeContext& c, ValueId parameter, ValueId x, int64_t block) {
   return c.slice(repeated, Ints(dims.size(), 0), dims, Ints(dims.size(), 1));
 }
 
+// The zero point of the node; integers in i32, as ONNX moves none of 4 bits.
+ValueId spread_zero(NodeContext& c, ValueId x, int64_t block) {
+  const ValueId zero = c.in(2);
+  return spread(c, is_float(c.dtype(zero)) ? zero : c.cast(zero, DType::kI32), x, block);
+}
+
 bool is_small_float(DType dtype) { return is_float(dtype) && dtype_bits(dtype) <= 8; }
 
 // value / scale, rounded to even, moved by the zero point, and kept within the type. The zero point is in any type.
@@ -114,16 +120,16 @@ void import_quantize_linear(NodeContext& c) {
   if (c.attrs.get_int("precision", 0) == 0 && c.attrs.get_int("saturate", 1) != 0)
     if (const auto y = as_composite(c, "quantize", stored, stored)) return c.out(0, *y);
   const ValueId scale = spread(c, c.in(1), x, block);
-  const std::optional<ValueId> zero = c.has(2) ? std::optional(spread(c, c.in(2), x, block)) : std::nullopt;
-  const DType dtype = output_type(c, zero ? c.dtype(*zero) : DType::kU8);
+  std::optional<ValueId> zero;
+  if (c.has(2)) zero = spread_zero(c, x, block);
   const auto precision = dtype_of_onnx(c.attrs.get_int("precision", 0));
   DType compute = is_float(c.dtype(x)) && !is_small_float(c.dtype(x)) ? c.dtype(x) : DType::kF32;
   if (dtype_bits(c.dtype(scale)) > dtype_bits(compute)) compute = c.dtype(scale);
   if (precision) compute = *precision;
   const ValueId quotient = c.div(c.cast(x, compute), c.cast(scale, compute));
   const bool saturate = c.attrs.get_int("saturate", 1) != 0;
-  if (is_float(dtype)) return c.out(0, cast_to(c, quotient, dtype, saturate));
-  c.out(0, to_integer(c, quotient, zero, dtype));
+  if (is_float(stored)) return c.out(0, cast_to(c, quotient, stored, saturate));
+  c.out(0, to_integer(c, quotient, zero, stored));
 }
 
 void import_dequantize_linear(NodeContext& c) {
@@ -141,7 +147,7 @@ void import_dequantize_linear(NodeContext& c) {
     if (c.has(2)) centred = c.sub(centred, c.cast(spread(c, c.in(2), x, block), DType::kF32));
   } else {
     centred = c.cast(x, DType::kI32);
-    if (c.has(2)) centred = c.sub(centred, c.cast(spread(c, c.in(2), x, block), DType::kI32));
+    if (c.has(2)) centred = c.sub(centred, spread_zero(c, x, block));
     centred = c.cast(centred, DType::kF32);
   }
   c.out(0, c.cast(c.mul(centred, c.cast(scale, DType::kF32)), dtype));
