@@ -2,7 +2,6 @@
 #include <cctype>
 #include <chrono>
 #include <cstdio>
-#include <cstring>
 #include <filesystem>
 #include <iostream>
 #include <memory>
@@ -12,7 +11,6 @@
 #include <CLI/CLI.hpp>
 #include <nlohmann/json.hpp>
 
-#include "abi/executable_trailer.h"
 #include "commands.h"
 #include "compile_flags.h"
 #include "compile_watch.h"
@@ -23,7 +21,6 @@
 #include "progress.h"
 #include "step_progress.h"
 #include "support/error.h"
-#include "support/mapped_file.h"
 #include "terminal.h"
 
 namespace tessera {
@@ -113,30 +110,6 @@ void write_c(const Compiled& compiled, const std::string& folder, const std::str
   write_file(path.string() + ".c", "source", compiled.text);
 }
 
-// A file that something else than Tessera wrote, where a program or C source is to go.
-void require_ours(const std::string& path, bool (*is_ours)(std::string_view file), const char* what) {
-  std::error_code none;
-  if (!std::filesystem::is_regular_file(path, none) || std::filesystem::file_size(path, none) == 0) return;
-  if (is_ours(MappedFile::open(path, "output", "TSR-6101")->text())) return;
-  throw UserError({.id = "TSR-4063",
-                   .message = fmt::format("'{}' is there already, and is no {} of Tessera's", path, what),
-                   .node = {},
-                   .legal = fmt::format("a new file, or a {} to replace", what),
-                   .hint = "give another name with -o, or replace it with --force"});
-}
-
-bool is_program_of_ours(std::string_view file) {
-  tsr_executable_trailer trailer;
-  if (file.size() < sizeof(trailer)) return false;
-  std::memcpy(&trailer, file.data() + file.size() - sizeof(trailer), sizeof(trailer));
-  return std::memcmp(trailer.magic, TSR_EXECUTABLE_MAGIC, sizeof(trailer.magic)) == 0;
-}
-
-bool is_source_of_ours(std::string_view file) {
-  constexpr size_t kHead = 500;
-  return file.substr(0, kHead).find("Written by tessera") != std::string_view::npos;
-}
-
 // Of a name that nobody chose: MODEL.so in the current folder.
 [[noreturn]] void refuse_to_replace(const std::string& output, const std::string& what) {
   throw UserError({.id = "TSR-4065",
@@ -166,10 +139,10 @@ int compile(const CompileCommand& command) {
   if (output == "-" && is_c) refuse_standard_output("two files", "-o FOLDER");
   if (output == "-" && !is_text(options.emit)) refuse_terminal();
   if (output != "-" && !is_c) refuse_to_overwrite(output, files_of_model(command.model));
-  if (is_program && !command.force) require_ours(output, is_program_of_ours, "program");
+  if (is_program && !command.force) refuse_foreign_program(output);
   if (is_c && !command.force)
     for (const char* kind : {".h", ".c"})
-      require_ours((std::filesystem::path(output) / options.c_name).string() + kind, is_source_of_ours, "source");
+      refuse_foreign_source((std::filesystem::path(output) / options.c_name).string() + kind);
   std::optional<ReplacedModule> replaced;
   if (output != "-" && options.emit == Emit::kModule) replaced.emplace(output, command.force);
   const Compiled compiled = compile_model(command.model, options);

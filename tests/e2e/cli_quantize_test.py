@@ -193,6 +193,17 @@ class Small(CliTest):
         done = self.tessera("quantize", "relu.onnx", "--calib", "d.npy", code=1)
         self.assertIn("TSR-2092", done[1])
 
+    def test_outputs_that_are_no_numbers(self):
+        """NaN in one of the two is no agreement."""
+        text = """<ir_version: 8, opset_import: ["" : 17]> n (float[1,16] x) => (float[1,32] y) { h = MatMul(x, a) y = Sqrt(h) }"""
+        model = parser.parse_model(text)
+        weights = numpy.random.default_rng(3).standard_normal((16, 32)).astype(numpy.float32) * 0.01
+        model.graph.initializer.append(onnx.numpy_helper.from_array(weights, "a"))
+        onnx.save(model, self.folder / "net.onnx")
+        numpy.save(self.folder / "d.npy", numpy.random.default_rng(4).standard_normal((200, 16)).astype(numpy.float32))
+        _, errors = self.quantize("d.npy", "--min-sqnr", 60, code=1)
+        self.assertIn("TSR-4087", errors)
+
     def test_constant_samples(self):
         """Zeros alone have no range: the defined result is that of scale 1."""
         numpy.save(self.folder / "d.npy", numpy.zeros((4, 16), numpy.float32))

@@ -148,6 +148,13 @@ TEST(Range, EntropyByHand) {
   EXPECT_EQ(entropy_threshold(counts, 2), best);
 }
 
+// Half of what ReLU gives are zeros, which are an integer in any case.
+TEST(Range, EntropyBesideZeros) {
+  std::vector<float> numbers = normal(100000, 0, 1, 5);
+  for (float& number : numbers) number = std::max(number, 0.F);
+  EXPECT_GT(chosen_range(histogram_of(numbers), {RangeMethod::kEntropy}).high, 3);
+}
+
 TEST(Range, EntropyKeepsAllOfAUniformDistribution) {
   EXPECT_EQ(entropy_threshold(std::vector<int64_t>(2048, 10), 128), 2048U);
   EXPECT_EQ(entropy_threshold(std::vector<int64_t>(5, 10), 128), 5U);  // fewer bins than integers

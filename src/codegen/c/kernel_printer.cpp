@@ -8,6 +8,7 @@
 
 #include <fmt/format.h>
 
+#include "codegen/common/walk_certain.h"
 #include "support/error.h"
 
 namespace tessera::inline c_codegen {
@@ -17,18 +18,6 @@ namespace {
 constexpr size_t kLongText = 160;  // of an expression: behind that it gets a constant of its own
 constexpr int64_t kZeroedBelow =
     64;  // elements of local arrays that begin as zeros, which keeps compilers from warning
-
-// Calls `visit` for what evaluating `e` computes for sure, `e` first: not the arms of selects and what is behind
-// logical operators. Where it returns false, the operands are left out.
-void walk_certain(const Expr& e, std::unordered_set<const ExprNode*>& seen,
-                  const std::function<bool(const Expr&)>& visit) {
-  if (!seen.insert(e.get()).second || !visit(e)) return;
-  const bool conditional =
-      e->kind == ExprKind::kSelect || (e->kind == ExprKind::kBinary && e->dtype == DType::kBool &&
-                                       (e->binary == BinaryOp::kAnd || e->binary == BinaryOp::kOr));
-  if (conditional) return walk_certain(e->operands[0], seen, visit);
-  for (const Expr& operand : e->operands) walk_certain(operand, seen, visit);
-}
 
 // What a comparison with the least or the largest number of an integer type gives whatever the other number is.
 std::optional<bool> known_comparison(BinaryOp op, const Expr& a, const Expr& b) {

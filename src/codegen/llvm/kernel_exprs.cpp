@@ -3,6 +3,7 @@
 
 #include <llvm/IR/IntrinsicsX86.h>
 
+#include "codegen/common/walk_certain.h"
 #include "codegen/llvm/kernel_emitter.h"
 #include "support/error.h"
 
@@ -32,21 +33,7 @@ bool KernelEmitter::has_load(const Expr& e) {
   return has_load_[e.get()] = found;
 }
 
-namespace {
-
-// Calls `visit` for what evaluating `e` computes for sure, `e` first: not the arms of selects and what is behind
-// logical operators. Where it returns false, the operands are left out.
-void walk_certain(const Expr& e, std::unordered_set<const ExprNode*>& seen,
-                  const std::function<bool(const Expr&)>& visit) {
-  if (!seen.insert(e.get()).second || !visit(e)) return;
-  const bool conditional =
-      e->kind == ExprKind::kSelect || (e->kind == ExprKind::kBinary && e->dtype == DType::kBool &&
-                                       (e->binary == BinaryOp::kAnd || e->binary == BinaryOp::kOr));
-  if (conditional) return walk_certain(e->operands[0], seen, visit);
-  for (const Expr& operand : e->operands) walk_certain(operand, seen, visit);
-}
-
-}  // namespace
+namespace {}  // namespace
 
 void KernelEmitter::enter(const Expr& e) {
   f_.values.emplace_back();

@@ -1,16 +1,19 @@
 #include "driver/engine/output_guard.h"
 
 #include <array>
+#include <cstring>
 #include <filesystem>
 #include <fstream>
 
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
+#include "abi/executable_trailer.h"
 #include "abi/module_abi.h"
 #include "diagnose/inspect.h"
 #include "driver/model_file.h"
 #include "support/error.h"
+#include "support/mapped_file.h"
 
 namespace tessera::inline driver {
 
@@ -41,7 +44,33 @@ bool ends_as_module(const std::string& path) {
   return std::string_view(last.data(), last.size() - 1) == kMagic.substr(0, kMagic.size() - 1);
 }
 
+void require_ours(const std::string& path, bool (*is_ours)(std::string_view file), const char* what) {
+  std::error_code none;
+  if (!fs::is_regular_file(path, none) || fs::file_size(path, none) == 0) return;
+  if (is_ours(MappedFile::open(path, "output", "TSR-6101")->text())) return;
+  throw UserError({.id = "TSR-4063",
+                   .message = fmt::format("'{}' is there already, and is no {} of Tessera's", path, what),
+                   .node = {},
+                   .legal = fmt::format("a new file, or a {} to replace", what),
+                   .hint = "give another name with -o, or replace it with --force"});
+}
+
+bool is_program_of_ours(std::string_view file) {
+  tsr_executable_trailer trailer;
+  if (file.size() < sizeof(trailer)) return false;
+  std::memcpy(&trailer, file.data() + file.size() - sizeof(trailer), sizeof(trailer));
+  return std::memcmp(trailer.magic, TSR_EXECUTABLE_MAGIC, sizeof(trailer.magic)) == 0;
+}
+
+bool is_source_of_ours(std::string_view file) {
+  constexpr size_t kHead = 500;
+  return file.substr(0, kHead).find("Written by tessera") != std::string_view::npos;
+}
+
 }  // namespace
+
+void refuse_foreign_program(const std::string& output) { require_ours(output, is_program_of_ours, "program"); }
+void refuse_foreign_source(const std::string& output) { require_ours(output, is_source_of_ours, "source"); }
 
 std::vector<std::string> files_of_model(const std::string& model) {
   std::vector<std::string> files = {model};

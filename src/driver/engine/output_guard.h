@@ -15,6 +15,10 @@ std::vector<std::string> files_of_model(const std::string& model);
 // UserError TSR-4062 when `output` is one of `inputs`, by whatever name or link.
 void refuse_to_overwrite(const std::string& output, const std::vector<std::string>& inputs);
 
+// UserError TSR-4063 when `output` is a file with something in it that is no program, or C source, of Tessera's.
+void refuse_foreign_program(const std::string& output);
+void refuse_foreign_source(const std::string& output);
+
 // What stands where a module is to be written.
 class ReplacedModule {
  public:
