@@ -102,6 +102,10 @@ class Models(unittest.TestCase):
             with self.subTest(architecture=architecture):
                 self.check(architecture, ("F32",))
 
+    def test_positions_are_scaled_without_a_way(self):
+        """A factor alone means linear scaling."""
+        self.check("llama", ("F32",), **{"rope.scaling.factor": 4.0})
+
     def test_quantised(self):
         types = ("Q4_0", "Q8_0", "F16", "Q4_1", "Q5_0", "BF16", "Q5_1")
         self.check("llama", types)
@@ -277,6 +281,22 @@ class Generation(unittest.TestCase):
         self.assertTrue(self.module.exists())
         again = llm.load(self.path, module=self.module)
         self.assertTrue((again.logits([1, 2, 3]) == self.model.logits([1, 2, 3])).all())
+
+    def test_a_module_of_another_model_is_made_again(self):
+        metadata = gguf_models.metadata_of("llama")
+        other = make("another", metadata, gguf_models.tensors_of(metadata, np.random.default_rng(4)))
+        module = WORK / "shared.so"
+        first = llm.load(self.path, module=module, threads=1).logits([1, 2, 3])
+        second = llm.load(other, module=module, threads=1).logits([1, 2, 3])
+        self.assertTrue((first == self.model.logits([1, 2, 3])).all())
+        self.assertTrue((second == llm.load(other, threads=1).logits([1, 2, 3])).all())
+        self.assertFalse((first == second).all())
+
+    def test_two_at_a_time(self):
+        prompts = ([5, 6, 7, 8], [9, 10])
+        alone = [list(self.model.tokens(prompt, max_tokens=8)) for prompt in prompts]
+        in_turn = list(zip(*(self.model.tokens(prompt, max_tokens=8) for prompt in prompts), strict=True))
+        self.assertEqual(alone, [list(tokens) for tokens in zip(*in_turn)])
 
     def test_sampling(self):
         ids = [7, 8, 9]
