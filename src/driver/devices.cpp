@@ -10,8 +10,10 @@
 #include <fmt/format.h>
 
 #include "codegen/llvm/llvm_codegen.h"
+#include "driver/collective_image.h"
 #include "package/link.h"
 #include "program/assign_devices.h"
+#include "program/overlap_calls.h"
 #include "support/error.h"
 #include "support/nearest_names.h"
 
@@ -28,8 +30,13 @@ DeviceImage generate_null(const Program& program, int32_t device, const Target& 
   return {link_shared_object(code.object, link), code.scratch_bytes};
 }
 
+// What collectives of several ranks run on unless a pattern says otherwise.
+constexpr const char* kDefaultCommunicator = "mpi";
+
 constexpr std::array kBackEnds = {
     DeviceBackEnd{"null", "No device: other memory and a queue in the host's own process, for tests", generate_null},
+    DeviceBackEnd{"mpi", "A communicator: collectives between processes, by MPI", generate_collectives, true},
+    DeviceBackEnd{"loopback", "A communicator between sessions of one process, for tests", generate_collectives, true},
 };
 
 const DeviceBackEnd* find_back_end(std::string_view kind) {
@@ -50,6 +57,12 @@ Placement parse_place(const std::string& text) {
                      .legal = "PATTERN=DEVICE, such as '*=null' or 'Conv_*=null'",
                      .hint = {}});
   return {text.substr(0, at), text.substr(at + 1)};
+}
+
+// Whether the kernel cannot be computed by one rank alone.
+bool joins_ranks(const Kernel& kernel) {
+  const std::optional<Collective> collective = collective_of(kernel);
+  return collective && collective->group_size() > 1;
 }
 
 // Whether the pattern fits one of the names of a kernel's nodes, which '+' joins.
@@ -89,24 +102,39 @@ void refuse_places(std::string_view what) {
                    .hint = "fix the sizes with --shape or --dim, or leave --place out"});
 }
 
+bool needs_places(const Program& program, const std::vector<std::string>& places) {
+  return !places.empty() || std::any_of(program.kernels.begin(), program.kernels.end(), joins_ranks);
+}
+
 void place_calls(Program& program, const std::vector<std::string>& places) {
   std::vector<Placement> placements;
   std::vector<ProgramDevice> devices;
   std::map<std::string, int32_t> numbers = {{"cpu", 0}};
+  const auto number_of = [&](const std::string& kind) {
+    const auto [known, is_new] = numbers.try_emplace(kind, static_cast<int32_t>(devices.size()) + 1);
+    if (is_new) devices.push_back({kind, kind});
+    return known->second;
+  };
   for (const std::string& text : places) {
     placements.push_back(parse_place(text));
-    const std::string& kind = placements.back().kind;
-    if (numbers.try_emplace(kind, static_cast<int32_t>(devices.size()) + 1).second) devices.push_back({kind, kind});
+    number_of(placements.back().kind);
   }
   std::vector<bool> used(placements.size(), false);
-  assign_devices(program, devices, [&](const KernelCall& call) {
+  const auto device_of = [&](const KernelCall& call) {
+    const Kernel& kernel = program.kernels[static_cast<size_t>(call.kernel)];
     for (size_t i = 0; i < placements.size(); ++i) {
+      const DeviceBackEnd* back_end = find_back_end(placements[i].kind);
       if (!fits(placements[i].pattern, call.loc)) continue;
+      if (back_end && back_end->is_communicator && !collective_of(kernel)) continue;
+      if (joins_ranks(kernel) && !(back_end && back_end->is_communicator)) continue;
       used[i] = true;
       return numbers.at(placements[i].kind);
     }
-    return 0;
-  });
+    return joins_ranks(kernel) ? number_of(kDefaultCommunicator) : 0;
+  };
+  for (const KernelCall& call : program.calls) device_of(call);  // so that all devices are known
+  overlap_calls(program, device_of);
+  assign_devices(program, devices, device_of);
   const auto unused = std::find(used.begin(), used.end(), false);
   if (unused == used.end()) return;
   const std::string& pattern = placements[static_cast<size_t>(unused - used.begin())].pattern;

@@ -20,6 +20,7 @@ struct DeviceBackEnd {
   std::string_view summary;  // one sentence
   // Of the kernels of device number `device`. `target` is the host's.
   DeviceImage (*generate)(const Program& program, int32_t device, const Target& target, const CodegenOptions& options);
+  bool is_communicator = false;  // its kernels are collectives, and nothing else
 };
 std::span<const DeviceBackEnd> device_back_ends();
 
@@ -27,8 +28,11 @@ std::span<const DeviceBackEnd> device_back_ends();
 void check_places(const std::vector<std::string>& places);
 // UserError TSR-4072: places are given to a model of which `what` is so.
 [[noreturn]] void refuse_places(std::string_view what);
-// Moves the calls of the nodes that the patterns name to devices, one for each kind that is named. UserError TSR-4073
-// for a pattern that no node fits. REQUIRES: check_places, and as assign_devices (program/assign_devices.h).
+// Whether something of the program runs on devices: what is named, and collectives.
+bool needs_places(const Program& program, const std::vector<std::string>& places);
+// Moves the calls of the nodes that the patterns name to devices, one for each kind that is named, and collectives of
+// several ranks to a communicator, in an order in which host and devices work at the same time. UserError TSR-4073 for
+// a pattern that no node fits; what a communicator cannot do, and collectives elsewhere, a pattern does not fit. REQUIRES: check_places, and as assign_devices (program/assign_devices.h).
 void place_calls(Program& program, const std::vector<std::string>& places);
 
 // The code of the program's devices, in their order, by the options of the host's code.

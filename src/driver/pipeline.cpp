@@ -137,7 +137,7 @@ void Pipeline::use_kernels_of_the_user(Program& program) {
 }
 
 void Pipeline::move_to_devices(Program& program) {
-  if (options_.compile.places.empty()) return;
+  if (!needs_places(program, options_.compile.places)) return;
   program = runner_.run(kPlaceCalls, [&] {
     place_calls(program, options_.compile.places);
     return std::move(program);
