@@ -6,7 +6,8 @@
 #   scripts/setup.sh --dev       also clang-format and clang-tidy
 #   scripts/setup.sh --check     install nothing; say what is missing, exit 1 if anything is
 #
-# What goes where:  Debian packages -> the system;  Python packages -> .venv/ (pinned in scripts/requirements.txt);
+# What goes where:  Debian packages -> the system;  Python packages, Open MPI with its headers and mpirun among them ->
+# .venv/ (pinned in scripts/requirements.txt);
 # the ONNX schema -> .deps/onnx/;  the PP-OCR models of the demo -> .deps/ppocr/;  magika's model -> .deps/magika/ (both
 # pinned, checked by sha256).
 set -euo pipefail
@@ -52,7 +53,7 @@ for argument in "$@"; do
   case $argument in
     --dev) packages+=("${dev_packages[@]}") ;;
     --check) check_only=1 ;;
-    -h | --help) sed -n '2,11s/^# \{0,1\}//p' "$0"; exit 0 ;;
+    -h | --help) sed -n '2,12s/^# \{0,1\}//p' "$0"; exit 0 ;;
     *) echo "setup: unknown option '$argument'; known: --dev --check" >&2; exit 1 ;;
   esac
 done

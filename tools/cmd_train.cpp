@@ -13,6 +13,7 @@
 
 #include "commands.h"
 #include "compile_flags.h"
+#include "driver/analysis/trace_file.h"
 #include "driver/compile.h"
 #include "driver/engine/input_sizes.h"
 #include "driver/engine/native_model.h"
@@ -40,8 +41,8 @@ namespace {
 
 struct TrainCommand {
   CompileFlags compile;
-  std::string model, output, curve, step, checkpoint, resume, loss = "cross_entropy", optimizer = "adam",
-                                                              schedule = "constant";
+  std::string model, output, curve, step, checkpoint, resume, profile, loss = "cross_entropy", optimizer = "adam",
+                                                                       schedule = "constant";
   TrainingDataOptions data;
   OptimizerOptions numbers;
   double rate = 1e-3, clip_norm = 0;
@@ -180,9 +181,9 @@ int train_model(const TrainCommand& command) {
   read.push_back(command.data.path);
   if (!command.checkpoint.empty()) refuse_to_overwrite(command.checkpoint, read);
   if (!command.resume.empty()) read.push_back(command.resume);  // which checkpoints may replace
-  for (const std::string* written : {&command.output, &command.curve, &command.step})
+  for (const std::string* written : {&command.output, &command.curve, &command.step, &command.profile})
     if (!written->empty()) refuse_to_overwrite(*written, read);
-  refuse_one_file_twice({command.output, command.curve, command.checkpoint, command.step});
+  refuse_one_file_twice({command.output, command.curve, command.checkpoint, command.step, command.profile});
   TrainingOptions options;
   options.loss = loss_kind(command.loss);
   options.optimizer = command.numbers;
@@ -211,8 +212,7 @@ int train_model(const TrainCommand& command) {
   int64_t num_numbers = 0;
   {
     Progress progress("preparing " + std::filesystem::path(command.model).filename().string());
-    const Graph model =
-        with_shared_constants(read_graph(command, command.batch / parallel.parts()), standard_ops());
+    const Graph model = with_shared_constants(read_graph(command, command.batch / parallel.parts()), standard_ops());
     if (model.num_own_inputs() != 1)
       refuse("TSR-6231", fmt::format("the model has {} inputs", model.num_own_inputs()), "a model with one input");
     require_batch(data, batch_of(model.type(model.inputs[0])) * parallel.parts());
@@ -220,8 +220,8 @@ int train_model(const TrainCommand& command) {
     loop_options.model_hash = hash_text(model);
     loop_options.settings = fmt::format(
         "batch {} x {}, seed {}, epochs {}, loss {}, optimizer {}, lr {}, schedule {} {}, step {}, {} samples",
-        parallel.parts(), model.type(model.inputs[0]).to_string(), command.seed, command.epochs, command.loss, command.optimizer,
-        command.rate, command.schedule, command.warmup, hash_text(made.graph), data.train.size());
+        parallel.parts(), model.type(model.inputs[0]).to_string(), command.seed, command.epochs, command.loss,
+        command.optimizer, command.rate, command.schedule, command.warmup, hash_text(made.graph), data.train.size());
     num_parameters = made.parameters.size();
     for (size_t i = 0; i < num_parameters; ++i) num_numbers += made.graph.states[i].initial->num_elements();
     learnt = made.parameters;
@@ -271,12 +271,20 @@ int train_model(const TrainCommand& command) {
                command.checkpoint.empty() ? "" : fmt::format("; go on with --resume {}", command.checkpoint));
     return kExitInterrupted;
   }
-  if (!process.is_first()) return kExitOk;  // the first one writes what there is to write
+  const auto profile = [&] {
+    if (command.profile.empty()) return;
+    profile_run(*step, process.is_first() ? command.profile : fmt::format("{}.{}", command.profile, process.rank));
+  };
+  if (!process.is_first()) {  // the first one writes what there is to write
+    profile();
+    return kExitOk;
+  }
   if (result.losses.empty()) loop.test(last);  // there was nothing left to do
   if (talks && !result.losses.empty()) fmt::print("loss  {}\n", coloured(sparkline(result.losses, 72), "34", colour));
   if (!command.curve.empty())
     write_curve(command.curve, std::filesystem::path(command.model).filename().string() + ": loss", result.losses);
   if (!command.output.empty()) write_trained(command, *step, learnt);
+  profile();
   if (command.json) {
     nlohmann::json report = {{"model", command.model},
                              {"parameters", num_numbers},
@@ -347,6 +355,10 @@ Command add_train_command(CLI::App& root) {
   app->add_option("--curve", c.curve, "Draw the loss of every step")->type_name("FILE.svg");
   app->add_option("--step", c.step, "Write the training step as a graph: for explain, bench and compile")
       ->type_name("FILE.graph");
+  app->add_option("--profile", c.profile,
+                  "Do two more steps at the end and write what threads did in the second, collectives included, as a "
+                  "Chrome trace; further processes write FILE.1, FILE.2")
+      ->type_name("FILE.json");
   app->add_flag("--json", c.json, "Print one line of JSON instead of text");
   app->add_flag("-q,--quiet", c.quiet, "Print nothing on success");
   add_compile_flags(*app, c.compile);

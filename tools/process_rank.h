@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <string>
 
 namespace tessera {
 
@@ -11,7 +12,11 @@ struct ProcessRank {
 };
 
 // Of Open MPI's mpirun (OMPI_COMM_WORLD_RANK and _SIZE) or MPICH's (PMI_RANK and PMI_SIZE); one process alone without.
-// UserError TSR-6240 where they are no such numbers.
+// UserError TSR-6250 where they are no such numbers.
 ProcessRank process_rank();
+
+// The file of this process's graph, where `path` is a folder that `tessera parallelize` wrote; else `path`. UserError
+// TSR-6251 for a plan for another number of processes.
+std::string model_of_rank(const std::string& path);
 
 }  // namespace tessera

@@ -78,7 +78,7 @@ class TrainingLoop {
   Model& inference_;
   const TrainingData& data_;
   const LoopOptions options_;
-  Tensor samples_, targets_;  // as rows of the model's types
+  Tensor samples_, targets_;                 // as rows of the model's types
   int64_t batch_ = 0, steps_per_epoch_ = 0;  // samples of this rank
   int64_t test_batch_ = 0;
   std::shared_ptr<std::vector<std::byte>> batch_bytes_, target_bytes_, test_bytes_;

@@ -32,7 +32,8 @@ void check_places(const std::vector<std::string>& places);
 bool needs_places(const Program& program, const std::vector<std::string>& places);
 // Moves the calls of the nodes that the patterns name to devices, one for each kind that is named, and collectives of
 // several ranks to a communicator, in an order in which host and devices work at the same time. UserError TSR-4073 for
-// a pattern that no node fits; what a communicator cannot do, and collectives elsewhere, a pattern does not fit. REQUIRES: check_places, and as assign_devices (program/assign_devices.h).
+// a pattern that no node fits; what a communicator cannot do, and collectives elsewhere, a pattern does not fit.
+// REQUIRES: check_places, and as assign_devices (program/assign_devices.h).
 void place_calls(Program& program, const std::vector<std::string>& places);
 
 // The code of the program's devices, in their order, by the options of the host's code.

@@ -82,7 +82,8 @@ Tensor moved(const OpContext& ctx, const std::vector<const Tensor*>& inputs, con
   const int64_t part = source == Source::kFirstPartRepeated ? n / group.ranks : x.num_elements();
   for (int64_t i = 0; i < n; ++i) {
     const int64_t from = source == Source::kSame || source == Source::kFirstPart ? i : i % part;
-    const bool sums = group.combiner == CollectiveCombiner::kSum, multiplies = group.combiner == CollectiveCombiner::kProd;
+    const bool sums = group.combiner == CollectiveCombiner::kSum,
+               multiplies = group.combiner == CollectiveCombiner::kProd;
     const int64_t more = sums || multiplies ? group.ranks - 1 : 0;
     // One after the other, each result rounded; integers wrap.
     if (is_float(type.dtype)) {
@@ -121,9 +122,8 @@ LoopProgram moving_loops(const OpContext& ctx, const TensorType& type, Source so
   if (times == 1) {
     program.body = serial_loop("i", part, [&](const Var& i) { return element(Expr(0), i); });
   } else {
-    program.body = serial_loop("r", times, [&](const Var& r) {
-      return serial_loop("i", part, [&](const Var& i) { return element(r, i); });
-    });
+    program.body = serial_loop(
+        "r", times, [&](const Var& r) { return serial_loop("i", part, [&](const Var& i) { return element(r, i); }); });
   }
   return program;
 }

@@ -34,8 +34,7 @@ void append_nodes(Graph& to, const Graph& from, std::vector<ValueId>& map) {
       names.push_back(from.value(output).name);
     }
     const NodeId id = to.add_node(std::move(copy), std::move(types), std::move(names));
-    for (size_t i = 0; i < node.outputs.size(); ++i)
-      map[static_cast<size_t>(node.outputs[i])] = to.node(id).outputs[i];
+    for (size_t i = 0; i < node.outputs.size(); ++i) map[static_cast<size_t>(node.outputs[i])] = to.node(id).outputs[i];
   }
 }
 
@@ -67,8 +66,7 @@ class Sharing {
     GraphBuilder builder(graph);
     const GraphOps o{builder, ops_};
     for (size_t r = 0; r < step_.outputs.size(); ++r) {
-      const ValueId sum =
-          collective(builder, "all_reduce", graph.outputs[r], r, {{"kind", std::string("sum")}});
+      const ValueId sum = collective(builder, "all_reduce", graph.outputs[r], r, {{"kind", std::string("sum")}});
       give(graph, r, mean(o, sum, r));
     }
     return graph;
@@ -155,7 +153,8 @@ class Sharing {
       starts[0] = leaf;
       Shape sizes = all;
       sizes[0] = 1;
-      level.push_back(reshaped(o, o.op("slice", {rows}, {{"starts", starts}, {"sizes", sizes}, {"steps", steps}}), shape));
+      level.push_back(
+          reshaped(o, o.op("slice", {rows}, {{"starts", starts}, {"sizes", sizes}, {"steps", steps}}), shape));
     }
     while (level.size() > 1) {
       std::vector<ValueId> next;

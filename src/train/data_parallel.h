@@ -24,7 +24,7 @@ struct DataParallel {
   int64_t leaves = 0;  // a multiple of `ranks`; 0: as many as ranks, and the order of sums is the communicator's
 
   bool is_used() const { return ranks > 1 || leaves > 0; }
-  int64_t parts() const { return leaves > 0 ? leaves : ranks; }          // of the whole batch
+  int64_t parts() const { return leaves > 0 ? leaves : ranks; }  // of the whole batch
   int64_t parts_of_rank() const { return leaves > 0 ? leaves / ranks : 1; }
 };
 

@@ -222,8 +222,8 @@ class StepBuilder {
   TrainingStep update() {
     std::vector<ValueId> wrt;
     for (const ValueId value : parameters_) wrt.push_back(map_[index(value)]);
-    Graph graph = share_batch(gradients(graph_, graph_.outputs[0], wrt, ops_), model_.inputs.size() + 1,
-                              options_.parallel, ops_);
+    Graph graph =
+        share_batch(gradients(graph_, graph_.outputs[0], wrt, ops_), model_.inputs.size() + 1, options_.parallel, ops_);
     GraphBuilder builder(graph);
     const GraphOps o{builder, ops_};
     std::vector<ValueId> inputs(graph.inputs.begin() + static_cast<std::ptrdiff_t>(model_.inputs.size()) + 2,

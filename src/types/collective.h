@@ -2,7 +2,8 @@
 //   all_reduce      every rank gets the sum (or product, minimum, maximum) of all operands
 //   all_gather      every rank gets all operands, one behind the other along dimension 0
 //   reduce_scatter  of the sum of all operands, the i-th of n equal parts along dimension 0 for the i-th rank
-//   all_to_all      the i-th rank gets the i-th of n equal parts along dimension 0 of each operand, one behind the other
+//   all_to_all      the i-th rank gets the i-th of n equal parts along dimension 0 of each operand, one behind the
+//   other
 //
 // A program that all ranks run says each of these once; where every rank has the same operand, all get what the
 // operator's own loops compute (ops/collectives.cpp), which is therefore what one process alone computes.

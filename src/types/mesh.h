@@ -23,14 +23,15 @@ struct Mesh {
   bool operator==(const Mesh&) const = default;
 
   int64_t ranks() const;
-  std::string to_string() const;            // "data=2,model=4"
-  int find(std::string_view name) const;    // the number of an axis; -1 where there is none of this name
+  std::string to_string() const;          // "data=2,model=4"
+  int find(std::string_view name) const;  // the number of an axis; -1 where there is none of this name
   // Where a rank stands along each axis, and back.
   std::vector<int64_t> place_of(int64_t rank) const;
   int64_t rank_at(const std::vector<int64_t>& place) const;
   // How many ranks a group along these axes has.
   int64_t group_size(const std::vector<std::string>& along) const;
-  // The ranks of the group that `rank` is in, ascending along the axes in the order given: the first one varies slowest.
+  // The ranks of the group that `rank` is in, ascending along the axes in the order given: the first one varies
+  // slowest.
   std::vector<int64_t> group_of(int64_t rank, const std::vector<std::string>& along) const;
 };
 

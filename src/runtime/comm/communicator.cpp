@@ -114,6 +114,8 @@ struct Queue {
   int32_t failed = 0;
   uint64_t* marks = nullptr;  // by token: how many commands were given before
   char message[TSR_DEVICE_MESSAGE] = {};
+  void (*trace)(void* user, const char* operation, int32_t phase) = nullptr;
+  void* trace_user = nullptr;
   Command ring[kCommands];
 };
 
@@ -138,9 +140,13 @@ void* work(void* argument) {
     while (queue->done == queue->given) pthread_cond_wait(&queue->changed, &queue->mutex);
     const Command& command = queue->ring[queue->done % kCommands];
     if (command.kind == Command::kEnd) break;
+    const auto trace = command.kind == Command::kStart ? queue->trace : nullptr;
+    void* user = queue->trace_user;
     const bool runs = queue->failed == 0;  // ranks that have lost each other do not find together again
     pthread_mutex_unlock(&queue->mutex);
+    if (trace) trace(user, command.operation->name, 0);
     const int32_t answer = runs ? execute(queue, command) : 0;
+    if (trace) trace(user, command.operation->name, 1);
     pthread_mutex_lock(&queue->mutex);
     if (answer < 0) queue->failed = answer;
     ++queue->done;
@@ -213,10 +219,9 @@ int32_t load(void* device, const void* image, uint64_t size, void** result, char
   }
   const auto* rows = reinterpret_cast<const tsr_collective_row*>(copy + 1);
   for (uint32_t i = 0; i < copy->num_operations; ++i) {
-    const auto* groups =
-        reinterpret_cast<const uint32_t*>(reinterpret_cast<const char*>(copy) + rows[i].groups);
-    loaded->image.operations[i] = {&loaded->image, &rows[i], text_at(copy, rows[i].name),
-                                   text_at(copy, rows[i].entry), groups, i};
+    const auto* groups = reinterpret_cast<const uint32_t*>(reinterpret_cast<const char*>(copy) + rows[i].groups);
+    loaded->image.operations[i] = {&loaded->image, &rows[i], text_at(copy, rows[i].name), text_at(copy, rows[i].entry),
+                                   groups,         i};
   }
   if (const int32_t answer = loaded->transport->load(&loaded->image, message); answer < 0) {
     unload(device, loaded);
@@ -304,6 +309,15 @@ int32_t wait(void* argument, uint32_t token, char* message) {
 void drain(void* argument) {
   auto* queue = static_cast<Queue*>(argument);
   wait_until(queue, queue->given);
+}
+
+void set_trace(void* argument, void (*trace)(void* user, const char* operation, int32_t phase), void* user) {
+  auto* queue = static_cast<Queue*>(argument);
+  wait_until(queue, queue->given);  // what is under way has the old one
+  pthread_mutex_lock(&queue->mutex);
+  queue->trace = trace;
+  queue->trace_user = user;
+  pthread_mutex_unlock(&queue->mutex);
 }
 
 }  // namespace communicator

@@ -60,6 +60,7 @@ int32_t copy(void* queue, void* device_memory, void* host_memory, uint64_t bytes
 int32_t mark(void* queue, uint32_t token);
 int32_t wait(void* queue, uint32_t token, char* message);
 void drain(void* queue);
+void set_trace(void* queue, void (*trace)(void* user, const char* operation, int32_t phase), void* user);
 }  // namespace communicator
 
 // "all_reduce".

@@ -22,11 +22,11 @@ struct Ring {
   pthread_cond_t changed;
   uint32_t num_ranks, joined;
   uint64_t round;
-  uint32_t arrived;          // in this round
-  bool* here;                // by rank: in this round
-  bool* gone;                // by rank: its session has ended
-  const void** operands;     // by rank
-  uint32_t* operation;       // by rank: at which it is
+  uint32_t arrived;       // in this round
+  bool* here;             // by rank: in this round
+  bool* gone;             // by rank: its session has ended
+  const void** operands;  // by rank
+  uint32_t* operation;    // by rank: at which it is
 };
 
 struct Member {
@@ -143,8 +143,7 @@ void compute(const Ring* ring, const CollectiveOperation* operation, uint32_t ra
       const bool scatters = row.kind == TSR_REDUCE_SCATTER;
       const uint64_t offset = scatters ? own * part : 0, count = scatters ? row.count / row.group_size : row.count;
       memcpy(out, operand(0) + offset, scatters ? part : row.bytes);
-      for (uint32_t i = 1; i < row.group_size; ++i)
-        combine(row.combiner, row.dtype, out, operand(i) + offset, count);
+      for (uint32_t i = 1; i < row.group_size; ++i) combine(row.combiner, row.dtype, out, operand(i) + offset, count);
     }
   }
 }
@@ -221,4 +220,5 @@ extern "C" const tsr_device_functions tessera_device_loopback = {sizeof(tsr_devi
                                                                  tessera::communicator::copy,
                                                                  tessera::communicator::mark,
                                                                  tessera::communicator::wait,
-                                                                 tessera::communicator::drain};
+                                                                 tessera::communicator::drain,
+                                                                 tessera::communicator::set_trace};

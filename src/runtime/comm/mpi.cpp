@@ -21,7 +21,7 @@ constexpr uint32_t kMostNamed = 4;         // ranks in a message
 
 struct Member {
   const CollectiveImage* image;
-  MPI_Comm all, calls;    // for operations, and for roll calls
+  MPI_Comm all, calls;      // for operations, and for roll calls
   MPI_Comm* communicators;  // by operation
   int rank, ranks;
   uint32_t at;  // the operation that it waits in
@@ -64,8 +64,9 @@ int32_t load(CollectiveImage* image, char* message) {
   MPI_Comm_rank(MPI_COMM_WORLD, &rank);
   MPI_Comm_size(MPI_COMM_WORLD, &ranks);
   if (static_cast<uint32_t>(ranks) != image->head->num_ranks) {
-    snprintf(message, TSR_DEVICE_MESSAGE, "the module is made for %u ranks, and this run has %d: mpirun -n %u starts them",
-             image->head->num_ranks, ranks, image->head->num_ranks);
+    snprintf(message, TSR_DEVICE_MESSAGE,
+             "the module is made for %u ranks, and this run has %d: mpirun -n %u starts them", image->head->num_ranks,
+             ranks, image->head->num_ranks);
     return -1;
   }
   uint64_t own = image->head->digest;
@@ -112,8 +113,7 @@ int32_t split(Member* member, uint32_t number, char* message) {
 
 int32_t join(const CollectiveImage* image, void** result, char* message) {
   auto* member = static_cast<Member*>(calloc(1, sizeof(Member)));
-  auto* communicators =
-      static_cast<MPI_Comm*>(calloc(image->head->num_operations + size_t{1}, sizeof(MPI_Comm)));
+  auto* communicators = static_cast<MPI_Comm*>(calloc(image->head->num_operations + size_t{1}, sizeof(MPI_Comm)));
   if (!member || !communicators) {
     free(member);
     free(communicators);
@@ -302,4 +302,5 @@ extern "C" const tsr_device_functions tessera_device_mpi = {sizeof(tsr_device_fu
                                                             tessera::communicator::copy,
                                                             tessera::communicator::mark,
                                                             tessera::communicator::wait,
-                                                            tessera::communicator::drain};
+                                                            tessera::communicator::drain,
+                                                            tessera::communicator::set_trace};
