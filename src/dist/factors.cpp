@@ -69,7 +69,8 @@ class BodyFactors {
         int found = -1;
         for (size_t d = 0; d < map.dims.size(); ++d) {
           const IndexDim& dim = map.dims[d];
-          if (!dim.use_of(ref)) continue;
+          // What an index that is data depends on, is how that data is read: a load of its own.
+          if (!dim.use_of(ref) || (dim.by_data && !depends_on(dim.index, axis_of(body_, ref).var))) continue;
           const bool follows = dim.sole == ref && dims && (*dims)[d] == extent && found < 0;
           if (!follows) {
             factor.refused = fmt::format("operand {} is read at {} along dimension {}", o + 1, to_string(dim.index), d);

@@ -146,13 +146,30 @@ class Propagation {
     const bool is_cut = std::any_of(node.inputs.begin(), node.inputs.end(), [&](ValueId v) {
       return !is_constant(v) && plan_.values[index(v)].dim_of(axis.name) >= 0;
     });
+    if (!is_cut && !is_contraction(factors))
+      std::erase_if(choices, [](const Choice& choice) { return choice.factor != nullptr; });
+    const auto cuts_constant = [&](const Choice& choice) {
+      if (!choice.factor) return false;
+      for (size_t o = 0; o < node.inputs.size(); ++o)
+        if (is_constant(node.inputs[o]) && choice.factor->operand_dims[o] >= 0) return true;
+      return false;
+    };
     const auto best = std::min_element(choices.begin(), choices.end(), [&](const Choice& a, const Choice& b) {
       if (is_cut && (a.moving == 0) != (b.moving == 0)) return a.moving == 0;
+      if (!is_cut && cuts_constant(a) != cuts_constant(b)) return cuts_constant(a);
       return a.seconds < b.seconds;
     });
     apply(factors, axis, *best, plan);
     if (!best->factor && best->passes < 0)
       for (const std::string& reason : refused) remark(node, reason);
+  }
+
+  // A sum of products of two operands.
+  static bool is_contraction(const NodeFactors& factors) {
+    return std::any_of(factors.factors.begin(), factors.factors.end(), [](const Factor& factor) {
+      return factor.result_dim < 0 &&
+             std::count_if(factor.operand_dims.begin(), factor.operand_dims.end(), [](int d) { return d >= 0; }) > 1;
+    });
   }
 
   // Whether an operand that follows the factor is cut along the axis there: then a refusal is worth a remark.

@@ -4,8 +4,9 @@
 // factors (factors.h); taken is the one with the least cost by a simple model: bytes that ranks send to bring operands
 // into the shardings that it needs (and a partial result into one that is none), bytes of operands and result that a
 // rank touches, and operations. A factor that moves nothing goes before one that does, where an operand that is no
-// constant is cut along the axis already. Constants have no sharding until their first reader gives them one.
-// Where operands come with other shardings than a node needs, they are brought there (redistribute.h).
+// constant is cut along the axis already. Where none is, only contractions begin to cut, those with a constant along
+// the constant. Constants have no sharding until their first reader gives them one. Where operands come with other
+// shardings than a node needs, they are brought there (redistribute.h).
 //
 // What was pinned stays: inputs and constants by name. Every decision against dividing has its reason among the
 // remarks.

@@ -240,13 +240,13 @@ TEST(Collectives, TheHostWorksMeanwhile) {
                                         options, runner);
   const std::string text = result.text.substr(result.text.find("  call "));
   const auto at = [&](const char* what) { return text.find(what); };
-  EXPECT_LT(at("call @g("), at("start 0 on loopback"));
-  EXPECT_LT(at("start 0 on loopback"), at("call @h("));
-  EXPECT_LT(at("call @h("), at("start 1 on loopback"));
+  EXPECT_LT(at("loc(\"g\")"), at("start 0 on loopback"));
+  EXPECT_LT(at("start 0 on loopback"), at("loc(\"h\")"));
+  EXPECT_LT(at("loc(\"h\")"), at("start 1 on loopback"));
   EXPECT_LT(at("start 1 on loopback"), at("wait 0"));
-  EXPECT_LT(at("wait 0"), at("call @u("));
-  EXPECT_LT(at("call @u("), at("wait 1"));
-  EXPECT_LT(at("wait 1"), at("call @w("));
+  EXPECT_LT(at("wait 0"), at("loc(\"u\")"));
+  EXPECT_LT(at("loc(\"u\")"), at("wait 1"));
+  EXPECT_LT(at("wait 1"), at("loc(\"w\")"));
 }
 
 // Ranks by MPI unless a pattern says otherwise; a group of one rank needs nobody.
@@ -259,7 +259,7 @@ TEST(Collectives, RunOnACommunicator) {
     return compile_graph(parse_graph(text, standard_ops()), options, runner).text;
   };
   EXPECT_THAT(program_of(kSum, {}), HasSubstr("device mpi \"mpi\""));
-  EXPECT_THAT(program_of(kSum, {"u=cpu", "*=null"}), HasSubstr("device mpi \"mpi\""));
+  EXPECT_THAT(program_of(kSum, {"*=null"}), HasSubstr("device mpi \"mpi\""));
   std::string alone = kSum;
   alone.replace(alone.find("data=2"), 6, "data=1");
   EXPECT_THAT(program_of(alone, {}), testing::Not(HasSubstr("device")));

@@ -87,7 +87,7 @@ class Parallelize(CliTest):
                       refused("TSR-2110", "--mesh", "a=2", "--pin", "tokens=@{b,_}"))
         self.assertIn("it is not NAME=@{...}", refused("TSR-2110", "--mesh", "a=2", "--pin", "tokens"))
         (self.folder / "state.graph").write_text(
-            "graph @main(%x: f32[2], %s: f32[2]) -> (%y: f32[2], %t: f32[2]) states (\"s\") {\n"
+            'graph @main(%x: f32[2], %s: f32[2] state("s")) -> (%y: f32[2], %t: f32[2] state("s")) {\n'
             "  %y = neg(%x) : f32[2]\n  %t = add(%x, %s) : f32[2]\n}\n")
         _, err = self.tessera("parallelize", "state.graph", "--mesh", "a=2", code=1)
         self.assertIn("error TSR-2111: the model has states", err)

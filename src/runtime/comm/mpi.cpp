@@ -215,7 +215,7 @@ void call_the_roll(Member* member, const CollectiveOperation* operation, double 
   auto* answers = static_cast<int64_t*>(malloc(static_cast<size_t>(member->ranks) * sizeof(int64_t)));
   if (!answers) return;
   for (int r = 0; r < member->ranks; ++r) {
-    answers[r] = r == member->rank ? operation->number : -1;
+    answers[r] = r == member->rank ? int64_t{operation->number} : int64_t{-1};
     if (r == member->rank) continue;
     MPI_Request request;
     if (MPI_Isend(&member->at, 1, MPI_UINT32_T, r, kQuestion, member->calls, &request) == MPI_SUCCESS)
