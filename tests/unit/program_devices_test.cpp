@@ -10,6 +10,7 @@
 #include "interp/program_interp.h"
 #include "program/assign_devices.h"
 #include "program/memory_plan.h"
+#include "program/overlap_calls.h"
 #include "program/parser.h"
 #include "program/pass.h"
 #include "program/printer.h"
@@ -152,6 +153,61 @@ void expect_computes(const Program& program, const std::vector<Tensor>& inputs, 
     run.poison_dead = true;
     expect_same(interpret(program, inputs, run), expected, program);
   }
+}
+
+// The text of overlap_calls.h.
+TEST(OverlapCalls, ADeviceBeginsAsSoonAsItMay) {
+  const char* const text = R"(program @two(%x) -> (%y, %h) {
+  plan arena 0 weights 0 scratch 0
+  buffer %x: f32[2] input 0
+  buffer %y: f32[2] output 0
+  buffer %h: f32[2] output 1
+  buffer %g: f32[2] arena
+  buffer %s: f32[2] arena
+  define rule "naive"
+  kernel @a(x: f32[2]) -> (y: f32[2]) {
+    for i in 0..2 { y[i] = (0:f32 - x[i]) }
+  }
+  define rule "naive"
+  kernel @sum(x: f32[2]) -> (y: f32[2]) {
+    for i in 0..2 { y[i] = (x[i] + x[i]) }
+  }
+  call @a(%x, %g)
+  call @a(%x, %h)
+  call @sum(%g, %s)
+  call @a(%s, %y)
+}
+)";
+  Program program = parse_program(text);
+  overlap_calls(program, [](const KernelCall& call) { return call.kernel; });
+  EXPECT_THAT(verify(program), IsEmpty());
+  const std::string after = print(program);
+  EXPECT_EQ(after.substr(after.find("  call")), R"(  call @a(%x, %g)
+  call @sum(%g, %s)
+  call @a(%x, %h)
+  call @a(%s, %y)
+}
+)");
+}
+
+TEST(OverlapCalls, OrderLeavesWhatProgramsCompute) {
+  int moved = 0;
+  for (uint64_t seed = 1; seed <= 60; ++seed) {
+    const Program before = random_steps(seed);
+    const std::vector<Tensor> inputs = random_step_inputs(before, seed), expected = interpret(before, inputs);
+    const auto device_of = [&](const KernelCall& call) {
+      return (call.args.back() * 7 + call.kernel + static_cast<int32_t>(seed)) % 3 == 0 ? 1 : 0;
+    };
+    Program program = before;
+    overlap_calls(program, device_of);
+    expect_computes(program, inputs, expected);
+    moved += print(program) == print(before) ? 0 : 1;
+    assign_devices(program, {{"dev", "null"}}, device_of);
+    expect_computes(program, inputs, expected);
+    plan_memory(program);
+    expect_computes(program, inputs, expected);
+  }
+  EXPECT_GT(moved, 10);
 }
 
 TEST(RandomDevices, MovingCallsLeavesWhatTheyCompute) {
