@@ -146,7 +146,14 @@ std::vector<AttrDef> attributes(bool combines) {
   return attrs;
 }
 
-constexpr const char* kNoGradient = "collectives are put into graphs that are differentiated already";
+constexpr const char* kNoGradient = "only sums of all ranks (all_reduce) are differentiated";
+
+// Where each rank takes the gradient of a loss of its own, and the sum of all losses is meant: what a rank gives to the
+// sum is in the losses of all ranks.
+std::vector<ValueId> all_reduce_gradient(Adjoint& a) {
+  if (a.attrs().get<std::string>("kind") != "sum") a.fail(kNoGradient, "kind = \"sum\"");
+  return {a.op("all_reduce", {a.gradient()}, a.attrs())};
+}
 
 }  // namespace
 
@@ -159,7 +166,7 @@ const OpDef& all_reduce_op() {
       .infer = infer_all_reduce,
       .evaluate = evaluate<infer_all_reduce, Source::kSame>,
       .loops = loops<infer_all_reduce, Source::kSame>,
-      .gradient = no_gradient(kNoGradient),
+      .gradient = all_reduce_gradient,
       .example = R"(
 graph @main(%x: f32[3]) -> (%y: f32[3]) {
   %y = all_reduce(%x) {axes = "data", kind = "sum", mesh = "data=2"} : f32[3]

@@ -15,7 +15,10 @@
 namespace tessera::inline train {
 namespace {
 
-constexpr size_t kLoss = 0, kCount = 1;  // places among the results; what is behind them are gradients
+constexpr size_t kCount = 1;  // its place among the results
+constexpr const char* kAxis = "data";
+
+std::string mesh_of(const DataParallel& how) { return Mesh{{{kAxis, how.ranks}}}.to_string(); }
 
 [[noreturn]] void refuse(const std::string& found, const std::string& legal) {
   throw UserError({.id = "TSR-2085", .message = found, .node = {}, .legal = legal, .hint = {}});
@@ -40,8 +43,8 @@ void append_nodes(Graph& to, const Graph& from, std::vector<ValueId>& map) {
 
 class Sharing {
  public:
-  Sharing(const Graph& step, size_t num_batched, const DataParallel& how, const OpTable& ops)
-      : step_(step), num_batched_(num_batched), how_(how), ops_(ops), mesh_(Mesh{{{"data", how.ranks}}}.to_string()) {}
+  Sharing(const Graph& step, size_t num_batched, size_t num_alike, const DataParallel& how, const OpTable& ops)
+      : step_(step), num_batched_(num_batched), num_alike_(num_alike), how_(how), ops_(ops) {}
 
   Graph run() { return how_.leaves > 0 ? gathered() : reduced(); }
 
@@ -50,8 +53,8 @@ class Sharing {
   const TensorType& type_of(size_t result) const { return step_.type(step_.outputs[result]); }
 
   ValueId collective(GraphBuilder& builder, const char* op, ValueId operand, size_t result, Attrs attrs) const {
-    attrs.set("mesh", mesh_);
-    attrs.set("axes", std::string("data"));
+    attrs.set("mesh", mesh_of(how_));
+    attrs.set("axes", std::string(kAxis));
     builder.set_loc(fmt::format("{} {}", op, name_of(result)));
     return builder.add(ops_.get(op), {operand}, std::move(attrs), name_of(result) + ".shared");
   }
@@ -66,6 +69,7 @@ class Sharing {
     GraphBuilder builder(graph);
     const GraphOps o{builder, ops_};
     for (size_t r = 0; r < step_.outputs.size(); ++r) {
+      if (r > kCount && r <= kCount + num_alike_) continue;
       const ValueId sum = collective(builder, "all_reduce", graph.outputs[r], r, {{"kind", std::string("sum")}});
       give(graph, r, mean(o, sum, r));
     }
@@ -166,10 +170,9 @@ class Sharing {
   }
 
   const Graph& step_;
-  const size_t num_batched_;
+  const size_t num_batched_, num_alike_;
   const DataParallel& how_;
   const OpTable& ops_;
-  const std::string mesh_;
 };
 
 }  // namespace
@@ -179,9 +182,16 @@ void check_data_parallel(const DataParallel& how) {
     refuse(fmt::format("{} leaves for {} ranks", how.leaves, how.ranks), "as many leaves for each rank");
 }
 
-Graph share_batch(const Graph& step, size_t num_batched, const DataParallel& how, const OpTable& ops) {
+Graph share_batch(const Graph& step, size_t num_batched, size_t num_alike, const DataParallel& how,
+                  const OpTable& ops) {
   check_data_parallel(how);
-  return how.is_used() ? Sharing(step, num_batched, how, ops).run() : step;
+  check(num_alike == 0 || how.leaves == 0, "results of leaves that all ranks have alike");
+  return how.is_used() ? Sharing(step, num_batched, num_alike, how, ops).run() : step;
+}
+
+ValueId sum_over_ranks(GraphBuilder& builder, ValueId v, const DataParallel& how, const OpTable& ops) {
+  return builder.add(ops.get("all_reduce"), {v},
+                     {{"axes", std::string(kAxis)}, {"kind", std::string("sum")}, {"mesh", mesh_of(how)}});
 }
 
 }  // namespace tessera::inline train

@@ -1,7 +1,7 @@
 // A training step of a batch that several ranks share, or that is summed up in parts of a fixed number.
 //
-// `step` computes means over the samples of a part: results 0 (the loss) and from 2 on (gradients) are means, result 1
-// is a count. Its first `num_batched` inputs have the samples along dimension 0; all others are alike for every part.
+// `step` computes means over the samples of a part: result 0, the loss, and the last ones, gradients, are means, result
+// 1 is a count. Its first `num_batched` inputs have the samples along dimension 0; all others are alike for every part.
 // The graph that is answered has the same inputs and results, of the whole batch: its batched inputs have
 // as many parts, one behind the other, as this rank has, and all ranks get the same results.
 //
@@ -30,6 +30,10 @@ struct DataParallel {
 
 // UserError TSR-2085 where `leaves` is no multiple of `ranks`, or a batched input has no samples along dimension 0.
 void check_data_parallel(const DataParallel& how);
-Graph share_batch(const Graph& step, size_t num_batched, const DataParallel& how, const OpTable& ops);
+// `num_alike`: so many results behind the first two are the same on all ranks already. REQUIRES: 0 with leaves.
+Graph share_batch(const Graph& step, size_t num_batched, size_t num_alike, const DataParallel& how, const OpTable& ops);
+
+// The sum of `v` over all ranks. REQUIRES: no leaves.
+ValueId sum_over_ranks(GraphBuilder& builder, ValueId v, const DataParallel& how, const OpTable& ops);
 
 }  // namespace tessera::inline train

@@ -112,10 +112,10 @@ class StepBuilder {
     for (const Node& node : model_.nodes())
       if (node.op->kind == OpKind::kConstant && statistics.count(node.outputs[0]))
         statistics_.push_back(node.outputs[0]);
-    if (options_.parallel.is_used() && !statistics_.empty())
+    if (options_.parallel.leaves > 0 && !statistics_.empty())
       refuse("TSR-2085",
-             fmt::format("the batch is shared, and '{}' follows all of it", model_.value(statistics_[0]).name),
-             "a model without batch normalisations");
+             fmt::format("'{}' follows the whole batch, and leaves are parts of it", model_.value(statistics_[0]).name),
+             "a model without batch normalisations, or no leaves");
   }
 
   TensorPtr initial(ValueId constant) const { return model_.producer(constant)->attrs.get<TensorPtr>("value"); }
@@ -150,9 +150,12 @@ class StepBuilder {
     for (const ValueId input : node.inputs) operands.push_back(map_[index(input)]);
     builder.set_loc(node.loc);
     if (is_composite(&node, "batch_norm") && is_statistic(node.inputs[3]) && is_statistic(node.inputs[4])) {
-      const std::vector<ValueId> results = add_composite(
-          builder, ops_, "batch_norm_training", operands,
-          {{"epsilon", node.attrs.get<double>("epsilon")}, {"momentum", kStatisticsMomentum}, {"unbiased", true}});
+      const double epsilon = node.attrs.get<double>("epsilon");
+      const std::vector<ValueId> results =
+          options_.parallel.ranks > 1
+              ? shared_batch_norm({builder, ops_}, operands, epsilon)
+              : add_composite(builder, ops_, "batch_norm_training", operands,
+                              {{"epsilon", epsilon}, {"momentum", kStatisticsMomentum}, {"unbiased", true}});
       map_[index(node.outputs[0])] = results[0];
       next_statistics_[node.inputs[3]] = results[1];
       next_statistics_[node.inputs[4]] = results[2];
@@ -162,6 +165,41 @@ class StepBuilder {
     for (const ValueId output : node.outputs) names.push_back(model_.value(output).name);
     const std::vector<ValueId> results = builder.add_multi(*node.op, operands, node.attrs, node.regions, names);
     for (size_t i = 0; i < results.size(); ++i) map_[index(node.outputs[i])] = results[i];
+  }
+
+  // batch_norm_training whose mean and variance are those of all ranks' samples: the result, and both running values.
+  std::vector<ValueId> shared_batch_norm(const GraphOps& o, const std::vector<ValueId>& operands,
+                                         double epsilon) const {
+    const DType dtype = o.type(operands[0]).dtype, wide = updated_in(dtype);
+    const ValueId x = o.cast(operands[0], wide);
+    const std::vector<int64_t> dims = o.type(x).dims();
+    std::vector<int64_t> axes = {0}, channels(dims.size(), 1);
+    channels[1] = dims[1];
+    int64_t count = dims[0] * options_.parallel.ranks;
+    for (size_t d = 2; d < dims.size(); ++d) {
+      axes.push_back(static_cast<int64_t>(d));
+      count *= dims[d];
+    }
+    const auto share = static_cast<double>(std::max<int64_t>(count, 1));
+    const auto total = [&](ValueId v) {
+      return sum_over_ranks(o.builder, o.reduce("sum", v, axes, true), options_.parallel, ops_);
+    };
+    const auto per_channel = [&](size_t i) {
+      return o.op("reshape", {o.cast(operands[i], wide)}, {{"shape", channels}});
+    };
+    const ValueId mean = o.times(total(x), 1 / share);
+    const ValueId centred = o.sub(x, mean);
+    const ValueId squares = total(o.mul(centred, centred));
+    const ValueId inverse = o.div(o.scalar(1, wide), o.sqrt(o.plus(o.times(squares, 1 / share), epsilon)));
+    const ValueId y = o.add(o.mul(centred, o.mul(per_channel(1), inverse)), per_channel(2));
+    const auto running = [&](size_t i, ValueId own) {
+      const TensorType type = o.type(operands[i]);
+      const ValueId old = o.times(o.cast(operands[i], wide), kStatisticsMomentum);
+      const ValueId vector = o.op("reshape", {own}, {{"shape", type.shape}});
+      return o.cast(o.add(old, o.times(vector, 1 - kStatisticsMomentum)), type.dtype);
+    };
+    const ValueId variance = o.times(squares, 1 / std::max(share - 1, 1.0));
+    return {o.cast(y, dtype), running(3, mean), running(4, variance)};
   }
 
   bool is_statistic(ValueId v) const {
@@ -222,8 +260,8 @@ class StepBuilder {
   TrainingStep update() {
     std::vector<ValueId> wrt;
     for (const ValueId value : parameters_) wrt.push_back(map_[index(value)]);
-    Graph graph =
-        share_batch(gradients(graph_, graph_.outputs[0], wrt, ops_), model_.inputs.size() + 1, options_.parallel, ops_);
+    Graph graph = share_batch(gradients(graph_, graph_.outputs[0], wrt, ops_), model_.inputs.size() + 1,
+                              statistics_.size(), options_.parallel, ops_);
     GraphBuilder builder(graph);
     const GraphOps o{builder, ops_};
     std::vector<ValueId> inputs(graph.inputs.begin() + static_cast<std::ptrdiff_t>(model_.inputs.size()) + 2,

@@ -57,9 +57,10 @@ Graph with_own_statistics(const Graph& model, const OpTable& ops);
 Graph with_shared_constants(const Graph& model, const OpTable& ops);
 
 // With `parallel`, the step's batch is all parts of one rank, and its results are those of all ranks'
-// (data_parallel.h). UserError TSR-2085 (parts, or a model with batch normalisations, whose statistics are those of a
-// whole batch), TSR-2081 (numbers), TSR-2082 (the model has states, or no output that the loss takes), TSR-2083 (a
-// frozen name that is no parameter, or nothing to learn), TSR-2072 (operators without a gradient).
+// (data_parallel.h); batch normalisations take the mean and variance of all ranks' samples then.
+// UserError TSR-2085 (parts, or leaves of a model with batch normalisations, whose statistics are a whole batch's),
+// TSR-2081 (numbers), TSR-2082 (the model has states, or no output that the loss takes), TSR-2083 (a frozen name that
+// is no parameter, or nothing to learn), TSR-2072 (operators without a gradient).
 TrainingStep training_step(const Graph& model, const TrainingOptions& options, const OpTable& ops);
 
 // `model` with these constants as states that no call changes: what a training step has learnt is given to it.

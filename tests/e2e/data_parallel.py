@@ -19,6 +19,9 @@ import cli_support
 from cli_support import CliTest
 from test_data import find_test_data
 
+import numpy
+from tessera import graph
+
 import make_models
 
 DIGITS = find_test_data("real/digits/digits.npz")
@@ -81,6 +84,39 @@ class DataParallel(CliTest):
                 alone = json.loads(self.tessera(*self.arguments("--json", "--leaves", 8, *more))[0])["losses"]
                 for ranks in (2, 4, 8) if not more else (2,):
                     self.assertEqual(self.losses(ranks, "--leaves", 8, *more), alone)
+
+    def batch_norm_net(self):
+        random = numpy.random.default_rng(1)
+        g = graph.Graph("normed")
+        n = g.symbol("n", 1, 64)
+        x = g.input("x", numpy.float32, (n, 1, 8, 8))
+        for i, (inputs, outputs) in enumerate([(1, 8), (8, 16)]):
+            weight = random.standard_normal((outputs, inputs, 3, 3)).astype(numpy.float32) / 3
+            x = graph.conv(x, g.constant(weight, name=f"conv{i}.weight"), strides=[2, 2], pads_begin=[1, 1],
+                           pads_end=[1, 1], dilations=[1, 1], input_dilations=[1, 1], groups=1)
+            ones, zeros = numpy.ones(outputs, numpy.float32), numpy.zeros(outputs, numpy.float32)
+            values = (("scale", ones), ("bias", zeros), ("mean", zeros.copy()), ("variance", ones.copy()))
+            operands = [g.constant(value, name=f"norm{i}.{name}") for name, value in values]
+            x = graph.relu(graph.batch_norm(x, *operands, epsilon=1e-5))
+        x = graph.reshape(graph.reduce_mean(x, axes=[2, 3], keepdims=False), shape=[n, 16])
+        head = random.standard_normal((16, 10)).astype(numpy.float32) / 4
+        g.output("scores", graph.matmul(x, g.constant(head, name="head")))
+        g.save(self.folder / "lenet.graph")
+
+    def test_batch_normalisations_see_all_samples(self):
+        self.batch_norm_net()
+        # Adam's first steps are signs of gradients, and so of rounding errors where a gradient is zero.
+        more = ("--json", "--optimizer", "sgd", "--momentum", 0.9, "--lr", 0.05)
+        out, _ = self.tessera(*self.arguments(*more, "-o", "alone.graph"))
+        alone = json.loads(out)
+        for ranks in (2, 4):
+            out, _ = self.mpirun(ranks, *self.arguments(*more, "-o", f"shared{ranks}.graph"))
+            shared = json.loads(out)
+            for a, b in zip(shared["losses"], alone["losses"], strict=True):
+                self.assertAlmostEqual(a, b, delta=1e-5 * max(1, abs(b)))
+            self.assertAlmostEqual(shared["test_right"], alone["test_right"], delta=2)
+        _, err = self.mpirun(2, *self.arguments("--leaves", 2), code=1)
+        self.assertIn("error TSR-2085: 'norm0.mean' follows the whole batch, and leaves are parts of it", err)
 
     def test_what_is_written_is_the_same(self):
         more = ("-q", "--leaves", 4)
