@@ -30,17 +30,25 @@ bool has_axis(const Stmt& s, bool (*is_axis)(ForKind)) {
 bool has_threads(const Stmt& s) { return has_axis(s, is_thread_axis); }
 bool has_blocks(const Stmt& s) { return has_axis(s, is_block_axis); }
 
-// Memory that several threads reach, as far as a statement or expression touches it.
+// Memory that several threads reach, as far as a statement or expression touches it: with whether the first thread of
+// a block alone does.
 struct Touched {
-  std::set<const Buffer*> reads, writes;
+  std::map<const Buffer*, bool> reads, writes;
 
+  static void add(std::map<const Buffer*, bool>& to, const Buffer* buffer, bool first_alone) {
+    const auto [it, is_new] = to.try_emplace(buffer, first_alone);
+    if (!is_new) it->second = it->second && first_alone;
+  }
   void add(const Touched& other) {
-    reads.insert(other.reads.begin(), other.reads.end());
-    writes.insert(other.writes.begin(), other.writes.end());
+    for (const auto& [buffer, first_alone] : other.reads) add(reads, buffer, first_alone);
+    for (const auto& [buffer, first_alone] : other.writes) add(writes, buffer, first_alone);
   }
   bool conflicts(const Touched& later) const {
     const auto meet = [](const auto& a, const auto& b) {
-      return std::any_of(a.begin(), a.end(), [&](const Buffer* buffer) { return b.contains(buffer); });
+      return std::any_of(a.begin(), a.end(), [&](const auto& touch) {
+        const auto other = b.find(touch.first);
+        return other != b.end() && !(touch.second && other->second);
+      });
     };
     return meet(writes, later.reads) || meet(writes, later.writes) || meet(reads, later.writes);
   }
@@ -198,14 +206,24 @@ class LaunchMaker {
   }
 
   Touched touched_by(const Stmt& s) const {
+    bool first_alone = true;
+    walk(
+        s,
+        [&](const Stmt& node) {
+          if (node->kind == StmtKind::kFor && is_thread_axis(node->for_kind))
+            first_alone = first_alone && is_const_int(node->extent, 1);
+        },
+        nullptr);
     Touched result;
     walk(
         s,
         [&](const Stmt& node) {
-          if (node->kind == StmtKind::kStore && is_common(*node->buffer)) result.writes.insert(node->buffer.get());
+          if (node->kind == StmtKind::kStore && is_common(*node->buffer))
+            Touched::add(result.writes, node->buffer.get(), first_alone);
         },
         [&](const Expr& e) {
-          if (e->kind == ExprKind::kLoad && is_common(*e->buffer)) result.reads.insert(e->buffer.get());
+          if (e->kind == ExprKind::kLoad && is_common(*e->buffer))
+            Touched::add(result.reads, e->buffer.get(), first_alone);
         });
     return result;
   }
@@ -216,7 +234,8 @@ class LaunchMaker {
     Touched result;
     if (e)
       walk(e, [&](const Expr& node) {
-        if (node->kind == ExprKind::kLoad && is_common(*node->buffer)) result.reads.insert(node->buffer.get());
+        if (node->kind == ExprKind::kLoad && is_common(*node->buffer))
+          Touched::add(result.reads, node->buffer.get(), false);
       });
     return result;
   }
@@ -251,8 +270,8 @@ class LaunchMaker {
       bounds.add(read_by(s->extent));
       reach(s, bounds, pending);
       const Touched before = pending;
-      place_barriers(s->stmts[0], pending);  // the first iteration
-      place_barriers(s->stmts[0], pending);  // any later one
+      place_barriers(s->stmts[0], pending);                                       // the first iteration
+      if (!is_const_int(s->extent, 1)) place_barriers(s->stmts[0], pending);  // any later one
       if (as_int(s->extent).value_or(0) < 1) pending.add(before);
       return;
     }

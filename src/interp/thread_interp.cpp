@@ -68,7 +68,7 @@ class ThreadRun {
         for (int64_t x = 0; x < blocks[0]; ++x) {
           place_ = {x, y, z};
           shared_.clear();
-          own_.assign(threads_.size(), {});
+          own_ = std::vector<Stores>(threads_.size());
           Variables variables = symbols_;
           of_block(launch_.body, variables);
           run_pending();

@@ -100,6 +100,7 @@ struct Counts {
 void expect_threads_agree(const LoopProgram& program, const std::vector<Tensor>& given, const std::vector<Tensor>& want,
                           Counts& counts) {
   ASSERT_THAT(verify(program), testing::IsEmpty()) << print(program);
+  ASSERT_NO_THROW(by_loops(program, given)) << print(program);
   ASSERT_EQ(difference(by_loops(program, given), want), "") << print(program);
   const DeviceKernel form = thread_form(program);
   ASSERT_EQ(form.problem, "") << print(program);

@@ -41,6 +41,9 @@ GpuRuleResult gpu_reduce(const TensorProgram& program, const GpuLimits& limits) 
   bounds.set(block, 0, outputs.extent - 1);
   VarMap at;
   outputs.values_at(block, bounds, at);
+  // Nothing is read or stored where a layout's blocks are filled up.
+  const Expr logical = kernel->padded ? kernel->inside() : Expr();
+  const Expr inside = logical ? simplify(substitute(logical, at), bounds) : const_int(DType::kBool, 1);
 
   std::vector<BufferPtr> partial;
   int64_t bytes = 0;
@@ -72,7 +75,9 @@ GpuRuleResult gpu_reduce(const TensorProgram& program, const GpuLimits& limits) 
                     store(sums[r], {0},
                           combine(reductions[r].combiner, load(sums[r], {0}), substitute(reductions[r].value, here))));
               const Stmt update = seq(std::move(updates));
-              return steps.extent % threads == 0 ? update : if_then(step < Expr(steps.extent), update);
+              Expr there = inside;
+              if (steps.extent % threads != 0) there = logical_and(there, step < Expr(steps.extent));
+              return is_true(there) ? update : if_then(there, update);
             },
             bounds));
         for (size_t r = 0; r < reductions.size(); ++r) all.push_back(store(partial[r], {thread}, load(sums[r], {0})));
@@ -101,8 +106,7 @@ GpuRuleResult gpu_reduce(const TensorProgram& program, const GpuLimits& limits) 
         VarMap finish = at;
         for (size_t r = 0; r < reductions.size(); ++r) finish[reductions[r].result_var.get()] = load(partial[r], {0});
         Stmt body = with_results(*kernel, 1, [&](const StoreResults& store_at) { return store_at(finish, 0); });
-        const Expr inside = kernel->padded ? kernel->inside() : Expr();
-        return inside ? if_then(substitute(inside, at), body) : body;
+        return is_true(inside) ? body : if_then(inside, body);
       },
       bounds));
   Stmt body = seq(std::move(parts));

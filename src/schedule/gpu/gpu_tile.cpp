@@ -17,6 +17,10 @@ constexpr int64_t kMostOfThread = 4;         // rows and columns of a thread
 constexpr int64_t kLeastSide = 8;            // rows or columns that are worth tiles
 constexpr int64_t kMostBlocks = UINT16_MAX;  // along axes y and z
 
+bool uses_any(const Expr& e, const FlatAxes& axes) {
+  return std::any_of(axes.axes.begin(), axes.axes.end(), [&](const Axis& axis) { return uses_var(e, axis.var); });
+}
+
 bool is_const_zero(const Expr& e) {
   return e->kind == ExprKind::kConst && (is_float(e->dtype) ? e->float_value == 0 : e->int_value == 0);
 }
@@ -77,6 +81,12 @@ class TiledProduct {
       const bool of_a = in(factors_.a, *loop), of_b = in(factors_.b, *loop);
       FlatAxes& side = of_a == of_b ? batch_ : of_a ? rows_ : columns_;
       side.add(loop->var, loop->extent);
+    }
+    for (size_t axis = 0; axis < kernel_.logical.size(); ++axis) {
+      const Expr inside = simplify(kernel_.logical[axis] < Expr(kernel_.extents[axis]), kernel_.bounds);
+      if (is_true(inside)) continue;
+      if (uses_any(inside, rows_) && uses_any(inside, columns_)) return "rows and columns share a padded axis";
+      inside_.push_back(inside);
     }
     for (const Axis& axis : kernel_.reduce) steps_.add(axis.var, *as_int(axis.extent));
     if (rows_.extent < kLeastSide || columns_.extent < kLeastSide)
@@ -169,6 +179,10 @@ class TiledProduct {
           Expr inside = const_int(DType::kBool, 1);
           if (side.extent % size != 0) inside = logical_and(inside, first_place + place < Expr(side.extent));
           if (steps_.extent % kSteps != 0) inside = logical_and(inside, first_step + step < Expr(steps_.extent));
+          // Nothing lies where a layout's blocks are filled up.
+          for (const Expr& condition : inside_)
+            if (uses_any(condition, side) || uses_any(condition, batch_))
+              inside = logical_and(inside, substitute(condition, at));
           if (!is_true(inside)) value = select(inside, value, const_of(value.dtype(), 0));
           const Stmt stored = store(piece, {step, place}, value);
           return rounds * num_threads == size * kSteps ? stored : if_then(number < Expr(size * kSteps), stored);
@@ -221,8 +235,7 @@ class TiledProduct {
         Expr inside = const_int(DType::kBool, 1);
         if (rows_.extent % down_.size() != 0) inside = logical_and(inside, row < Expr(rows_.extent));
         if (columns_.extent % across_.size() != 0) inside = logical_and(inside, column < Expr(columns_.extent));
-        if (kernel_.padded)
-          if (const Expr logical = kernel_.inside(); logical) inside = logical_and(inside, substitute(logical, at));
+        for (const Expr& condition : inside_) inside = logical_and(inside, substitute(condition, at));
         VarMap finished = at;
         finished[kernel_.result_var.get()] = load(sums_, {y, x, i, j});
         const Stmt stored = store_each(kernel_, at, finished);
@@ -238,6 +251,7 @@ class TiledProduct {
   Bounds bounds_;
   Expr first_row_, first_column_;
   VarMap plane_;
+  std::vector<Expr> inside_;  // what holds of places inside the logical extents
   BufferPtr a_, b_, sums_;
 };
 
