@@ -58,7 +58,8 @@ void write_output(const ScheduleCommand& command, const std::string& text) {
 
 // What is wanted of the scheduled loops as a stream.
 int run_on_accelerator(const ScheduleCommand& command, const ScheduledLoops& loops, const Accelerator& unit) {
-  if (!command.emit.empty() && command.emit != "stream") {
+  const bool is_timeline = command.emit == "timeline";
+  if (!command.emit.empty() && command.emit != "stream" && !is_timeline) {
     for (const auto& [name, what] : kEmits)
       if (name == command.emit) write_output(command, emit_scheduled(loops, what));
     if (!command.check && !command.bench) return kExitOk;
@@ -66,6 +67,7 @@ int run_on_accelerator(const ScheduleCommand& command, const ScheduledLoops& loo
   const InstructionStream stream = make_stream(loops, unit);
   if (command.emit == "stream" || (command.emit.empty() && !command.check && !command.bench))
     write_output(command, print(unit, stream));
+  if (is_timeline) write_output(command, timeline_picture(unit, stream, simulate(unit, stream)));
   nlohmann::json report;
   bool agrees = true;
   if (command.check)
@@ -125,7 +127,8 @@ int run_schedule(const ScheduleCommand& command) {
     job.accelerator = std::make_shared<const Accelerator>(
         read_accelerator(read_text(command.accel, "description of an accelerator"), command.accel));
   const ScheduledLoops loops = apply_schedules(job);
-  if (command.emit == "stream" && !job.accelerator) throw misused("--emit stream requires --accel");
+  if ((command.emit == "stream" || command.emit == "timeline") && !job.accelerator)
+    throw misused(fmt::format("--emit {} requires --accel", command.emit));
   if (job.accelerator) return run_on_accelerator(command, loops, *job.accelerator);
 
   const std::string emit = command.emit.empty() && !command.check && !command.bench ? "loop" : command.emit;
@@ -200,11 +203,13 @@ Command add_schedule_command(CLI::App& root) {
   app->add_option("--kernel", command->kernel, "The kernel of the file, where it has several")->type_name("NAME");
   std::vector<std::string> levels;
   for (const auto& [name, what] : kEmits) levels.push_back(name);
-  levels.emplace_back("stream");
+  for (const char* level : {"stream", "timeline"}) levels.emplace_back(level);
   app->add_option(
          "--emit", command->emit,
          "What to print: the scheduled loops, the schedule as it is recorded, LLVM IR, assembly, what llvm-mca says "
-         "about the innermost loop, misses of simulated caches, or an accelerator's instructions; default: loop, with "
+         "about the innermost loop, misses of simulated caches, an accelerator's instructions, or a picture (SVG) of "
+         "its "
+         "queues over time; default: loop, with "
          "--accel stream, unless --check or --bench is given")
       ->check(CLI::IsMember(levels))
       ->type_name("LEVEL");

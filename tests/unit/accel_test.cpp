@@ -91,8 +91,10 @@ std::string loops_of(const Layer& c) {
     }} }} }} }}
   }} }} }} }}
   alloc q: i32[{co},{r},{r},{t}] local
-  for qo in 0..{co} {{ for qh in 0..{r} {{ for qv in 0..{r} {{ for ql in 0..{t} {{ q[qo, qh, qv, ql] = shr(s[qo, qh, qv, ql], 6:i32) }} }} }} }}
-  for yo in 0..{co} {{ for yh in 0..{r} {{ for yv in 0..{r} {{ for yl in 0..{t} {{ y[yo, yh, yv, yl] = cast:i8(q[yo, yh, yv, yl]) }} }} }} }}
+  for qo in 0..{co} {{ for qh in 0..{r} {{ for qv in 0..{r} {{ for ql in 0..{t} {{
+    q[qo, qh, qv, ql] = shr(s[qo, qh, qv, ql], 6:i32) }} }} }} }}
+  for yo in 0..{co} {{ for yh in 0..{r} {{ for yv in 0..{r} {{ for yl in 0..{t} {{
+    y[yo, yh, yv, yl] = cast:i8(q[yo, yh, yv, yl]) }} }} }} }}
 }}
 )",
       fmt::arg("ci", c.in), fmt::arg("co", c.out), fmt::arg("hw", c.size), fmt::arg("hp", padded),

@@ -21,4 +21,8 @@ std::vector<ScheduleCheck> check_stream_of(const ScheduledLoops& loops, const Ac
 // "vdla at 200 MHz: 123,456 cycles, ..": cycles, the share of the most that could be, and what each queue did.
 std::string simulation_text(const Accelerator& unit, const InstructionStream& stream, const SimulatedRun& run);
 
+// The same as a picture (SVG): what each queue runs over time. Cycles `begin` to `end` of the run; 0 and 0: all.
+std::string timeline_picture(const Accelerator& unit, const InstructionStream& stream, const SimulatedRun& run,
+                             int64_t begin = 0, int64_t end = 0);
+
 }  // namespace tessera::inline driver
