@@ -5,11 +5,12 @@
 #   scripts/setup.sh             what the build, the tests and the demo need
 #   scripts/setup.sh --dev       also clang-format and clang-tidy
 #   scripts/setup.sh --cuda      also nvcc (100 MB), by which a test compiles the CUDA C++ that is printed
+#   scripts/setup.sh --torch     also PyTorch, for tests that need it (5 GB)
 #   scripts/setup.sh --check     install nothing; say what is missing, exit 1 if anything is
 #
 # What goes where:  Debian packages -> the system;  Python packages -> .venv/ (pinned in scripts/requirements.txt);
-# the ONNX schema -> .deps/onnx/;  the PP-OCR models of the demo -> .deps/ppocr/;  magika's model -> .deps/magika/ (both
-# pinned, checked by sha256).
+# PyTorch -> .venv-torch/ (scripts/requirements-torch.txt);  the ONNX schema -> .deps/onnx/;  the PP-OCR models of the demo
+# -> .deps/ppocr/;  magika's model -> .deps/magika/ (both pinned, checked by sha256).
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -22,6 +23,7 @@ packages=(
   protobuf-compiler libprotobuf-dev
   libsqlite3-dev libxgboost-dev # tuning records, and the cost model of the tuner
   flatbuffers-compiler libflatbuffers-dev  # the tables of TFLite models
+  libminizip-dev                # the archives of PyTorch's programs
   libfmt-dev libcli11-dev nlohmann-json3-dev libxxhash-dev zlib1g-dev libzstd-dev
   libpng-dev libjpeg62-turbo-dev libfreetype-dev
   fonts-wqy-microhei            # the text that the demo draws: Latin and Chinese letters in one small font
@@ -52,14 +54,15 @@ magika_sha256=3e9b49134e8116ee40b431664dcbed9e199413efddcce1a173c734b4e0521529
 magika_model=.deps/magika/magika/models/standard_v3_3/model.onnx
 magika_model_sha256=fe2d2eb49c5f88a9e0a6c048e15d6ffdf86235519c2afc535044de433169ec8c
 
-check_only=0 cuda=0
+check_only=0 cuda=0 with_torch=0
 for argument in "$@"; do
   case $argument in
     --dev) packages+=("${dev_packages[@]}") ;;
     --cuda) cuda=1 ;;
+    --torch) with_torch=1 ;;
     --check) check_only=1 ;;
-    -h | --help) sed -n '2,12s/^# \{0,1\}//p' "$0"; exit 0 ;;
-    *) echo "setup: unknown option '$argument'; known: --dev --cuda --check" >&2; exit 1 ;;
+    -h | --help) sed -n '2,14s/^# \{0,1\}//p' "$0"; exit 0 ;;
+    *) echo "setup: unknown option '$argument'; known: --dev --cuda --torch --check" >&2; exit 1 ;;
   esac
 done
 
@@ -109,6 +112,18 @@ make_venv() {
   .venv/bin/python -m pip install --quiet --disable-pip-version-check -r scripts/requirements.txt ||
     fail "pip could not install scripts/requirements.txt (see above). Is there a network?"
   cp scripts/requirements.txt .venv/requirements.installed
+}
+
+torch_is_current() {
+  [[ -x .venv-torch/bin/python ]] && cmp -s scripts/requirements-torch.txt .venv-torch/requirements.installed
+}
+
+make_torch_venv() {
+  say "making .venv-torch with PyTorch, 5 GB"
+  .venv-torch/bin/python -c '' 2>/dev/null || python3 -m venv --clear .venv-torch || fail "python3 -m venv .venv-torch failed"
+  .venv-torch/bin/python -m pip install --quiet --disable-pip-version-check --no-cache-dir --no-deps \
+    -r scripts/requirements-torch.txt || fail "pip could not install scripts/requirements-torch.txt. Is there a network?"
+  cp scripts/requirements-torch.txt .venv-torch/requirements.installed
 }
 
 onnx_schema_is_current() {
@@ -204,3 +219,4 @@ onnx_schema_is_current || copy_onnx_schema
 ppocr_is_current || fetch_ppocr
 has_sha256 "$magika_model" "$magika_model_sha256" || fetch_magika
 [[ $cuda -eq 0 || -x .deps/cuda/nvidia/cu13/bin/nvcc ]] || fetch_nvcc
+[[ $with_torch -eq 0 ]] || torch_is_current || make_torch_venv
