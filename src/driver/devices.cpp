@@ -13,6 +13,7 @@
 #include "codegen/gpu/gpu_codegen.h"
 #include "codegen/gpu/gpu_dialects.h"
 #include "codegen/llvm/llvm_codegen.h"
+#include "driver/step_names.h"
 #include "package/link.h"
 #include "program/assign_devices.h"
 #include "support/error.h"
@@ -152,7 +153,7 @@ void refuse_places(std::string_view what) {
                    .hint = "fix the sizes with --shape or --dim, or run it on the CPU"});
 }
 
-void place_calls(Program& program, const CompileOptions& options) {
+void place_calls(Program& program, const CompileOptions& options, Remarks* remarks) {
   std::vector<Placement> placements;
   std::vector<ProgramDevice> devices;
   std::map<std::string, int32_t> numbers = {{"cpu", 0}};
@@ -177,9 +178,9 @@ void place_calls(Program& program, const CompileOptions& options) {
       const DeviceBackEnd* back_end = find_back_end(placements[i].kind);
       if (!back_end || !is_declined(*back_end, static_cast<size_t>(call.kernel)))
         device_of.back() = numbers.at(placements[i].kind);
-      else
-        program.kernels[static_cast<size_t>(call.kernel)].refused = {
-            fmt::format("{}: {}", back_end->kind, *declined[static_cast<size_t>(call.kernel)])};
+      else if (remarks)
+        remarks->refused(std::string(kPlaceCalls), call.loc, *declined[static_cast<size_t>(call.kernel)],
+                         std::string(back_end->kind));
       break;
     }
   }
