@@ -50,8 +50,7 @@ const std::array kBackEnds = {
     DeviceBackEnd{"null", "No device: other memory and a queue in the host's own process, for tests", generate_null},
     DeviceBackEnd{"opencl", "A device that OpenCL 1.2 reaches: a GPU, or the CPU by PoCL", generate_opencl, &kGpuLimits,
                   &opencl_c()},
-    DeviceBackEnd{"cuda", "A GPU of NVIDIA's; its code can be printed (--emit cuda), and not run yet", generate_cuda,
-                  &kGpuLimits, &cuda_cpp()},
+    DeviceBackEnd{"cuda", "A GPU of NVIDIA's, by its driver", generate_cuda, &kGpuLimits, &cuda_cpp()},
 };
 
 const DeviceBackEnd* find_back_end(std::string_view kind) {

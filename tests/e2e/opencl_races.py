@@ -63,7 +63,8 @@ def main():
         with open(source, "w") as f:
             f.write(WITHOUT_BARRIERS)
         os.symlink(LIBRARY, f"{work}/libOpenCL.so")  # as the library calls itself
-        subprocess.run(["cc", f"-Wl,-rpath,{work}", "-shared", "-fPIC", "-o", without, source, "-Wl,--no-as-needed", str(LIBRARY), "-ldl"], check=True)
+        subprocess.run(["cc", f"-Wl,-rpath,{work}", "-shared", "-fPIC", "-o", without, source, "-Wl,--no-as-needed",
+                        str(LIBRARY), "-ldl"], check=True)
         command = [binary, "run", f"{work}/zoo.onnx", "--target", "opencl"]
         for name, values in z.feeds.items():
             np.save(f"{work}/{name}.npy", values)
