@@ -3,7 +3,7 @@
 # checks, in well under a second. Works on a fresh Debian 12 with nothing but git, as root or through sudo.
 #
 #   scripts/setup.sh             what the build, the tests and the demo need
-#   scripts/setup.sh --dev       also clang-format and clang-tidy
+#   scripts/setup.sh --dev       also clang-format, clang-tidy and Oclgrind
 #   scripts/setup.sh --cuda      also nvcc (100 MB), by which a test compiles the CUDA C++ that is printed
 #   scripts/setup.sh --torch     also PyTorch, for tests that need it (5 GB)
 #   scripts/setup.sh --check     install nothing; say what is missing, exit 1 if anything is
@@ -33,7 +33,7 @@ packages=(
   opencl-headers ocl-icd-libopencl1 pocl-opencl-icd  # modules for OpenCL, and a device for tests: the CPU
   python3-venv python3-dev ca-certificates
 )
-dev_packages=(clang-format-19 clang-tidy-19)
+dev_packages=(clang-format-19 clang-tidy-19 oclgrind)
 
 # The demo's models come out of this wheel. It is unpacked, never installed: its own dependencies are not needed.
 rapidocr=rapidocr-onnxruntime==1.4.4

@@ -13,6 +13,7 @@
 #include "codegen/gpu/gpu_codegen.h"
 #include "codegen/gpu/gpu_dialects.h"
 #include "codegen/llvm/llvm_codegen.h"
+#include "driver/step_names.h"
 #include "package/link.h"
 #include "program/assign_devices.h"
 #include "support/error.h"
@@ -49,8 +50,7 @@ const std::array kBackEnds = {
     DeviceBackEnd{"null", "No device: other memory and a queue in the host's own process, for tests", generate_null},
     DeviceBackEnd{"opencl", "A device that OpenCL 1.2 reaches: a GPU, or the CPU by PoCL", generate_opencl, &kGpuLimits,
                   &opencl_c()},
-    DeviceBackEnd{"cuda", "A GPU of NVIDIA's; its code can be printed (--emit cuda), and not run yet", generate_cuda,
-                  &kGpuLimits, &cuda_cpp()},
+    DeviceBackEnd{"cuda", "A GPU of NVIDIA's, by its driver", generate_cuda, &kGpuLimits, &cuda_cpp()},
 };
 
 const DeviceBackEnd* find_back_end(std::string_view kind) {
@@ -152,7 +152,7 @@ void refuse_places(std::string_view what) {
                    .hint = "fix the sizes with --shape or --dim, or run it on the CPU"});
 }
 
-void place_calls(Program& program, const CompileOptions& options) {
+void place_calls(Program& program, const CompileOptions& options, Remarks* remarks) {
   std::vector<Placement> placements;
   std::vector<ProgramDevice> devices;
   std::map<std::string, int32_t> numbers = {{"cpu", 0}};
@@ -177,9 +177,9 @@ void place_calls(Program& program, const CompileOptions& options) {
       const DeviceBackEnd* back_end = find_back_end(placements[i].kind);
       if (!back_end || !is_declined(*back_end, static_cast<size_t>(call.kernel)))
         device_of.back() = numbers.at(placements[i].kind);
-      else
-        program.kernels[static_cast<size_t>(call.kernel)].refused = {
-            fmt::format("{}: {}", back_end->kind, *declined[static_cast<size_t>(call.kernel)])};
+      else if (remarks)
+        remarks->refused(std::string(kPlaceCalls), call.loc, *declined[static_cast<size_t>(call.kernel)],
+                         std::string(back_end->kind));
       break;
     }
   }

@@ -12,6 +12,7 @@
 #include "package/module_writer.h"
 #include "program/program.h"
 #include "schedule/gpu/gpu_rules.h"
+#include "support/remarks.h"
 #include "target/target.h"
 
 namespace tessera::inline driver {
@@ -45,9 +46,9 @@ void check_places(const std::vector<std::string>& places);
 // UserError TSR-4072: places are given to a model of which `what` is so.
 [[noreturn]] void refuse_places(std::string_view what);
 // Moves the calls of the nodes that the options' patterns name to devices, one for each kind that is named. What a GPU
-// does not take stays on the host, and its kernel's `refused` says why. UserError TSR-4073 for a pattern that no node
+// does not take stays on the host; `remarks` (may be null) are told why. UserError TSR-4073 for a pattern that no node
 // fits. REQUIRES: check_places, and as assign_devices (program/assign_devices.h).
-void place_calls(Program& program, const CompileOptions& options);
+void place_calls(Program& program, const CompileOptions& options, Remarks* remarks = nullptr);
 // Gives the kernels that run on GPUs their loops.
 void schedule_on_gpus(Program& program, Numerics loosest);
 

@@ -139,9 +139,10 @@ void Pipeline::use_kernels_of_the_user(Program& program) {
 void Pipeline::move_to_devices(Program& program) {
   if (places_of(options_.compile).empty()) return;
   program = runner_.run(kPlaceCalls, [&] {
-    place_calls(program, options_.compile);
+    place_calls(program, options_.compile, remarks());
     return std::move(program);
   });
+  tell_remarks();
 }
 
 bool Pipeline::may_join(std::string_view step, const Kernel& made) const {

@@ -93,20 +93,15 @@ inline bool launch(dim3 grid, dim3 threads, const std::function<void()>& kernel)
   return converged;
 }
 
+// With parameters as cuLaunchKernel takes them: the address of each.
 template <typename... Arguments, size_t... I>
-bool call(void (*kernel)(Arguments...), dim3 grid, dim3 threads, void* const* pointers, size_t num_pointers,
-          const int64_t* sizes, std::index_sequence<I...>) {
-  const auto argument = [&]<typename T>(size_t i, T*) {
-    if constexpr (std::is_pointer_v<T>) return static_cast<T>(pointers[i]);
-    else return static_cast<T>(sizes[i - num_pointers]);
-  };
-  return launch(grid, threads, [&] { kernel(argument(I, static_cast<Arguments*>(nullptr))...); });
+bool call(void (*kernel)(Arguments...), dim3 grid, dim3 threads, void** parameters, std::index_sequence<I...>) {
+  return launch(grid, threads, [&] { kernel(*static_cast<Arguments*>(parameters[I])...); });
 }
 
 template <typename... Arguments>
-bool call(void (*kernel)(Arguments...), dim3 grid, dim3 threads, void* const* pointers, size_t num_pointers,
-          const int64_t* sizes) {
-  return call(kernel, grid, threads, pointers, num_pointers, sizes, std::index_sequence_for<Arguments...>());
+bool call(void (*kernel)(Arguments...), dim3 grid, dim3 threads, void** parameters) {
+  return call(kernel, grid, threads, parameters, std::index_sequence_for<Arguments...>());
 }
 
 }  // namespace cuda_shim

@@ -1,9 +1,10 @@
 #!/usr/bin/env python3
-"""CUDA C++ of the printer, without a GPU: run on the CPU by tests/cuda_shim, and compiled by nvcc.
+"""CUDA C++ of the printer and the runtime for it, without a GPU: run on the CPU by tests/cuda_shim, and compiled by nvcc.
 
-    cuda_text.py TESSERA SHIM_FOLDER [--full] [--models NAME,...]
+    cuda_text.py TESSERA FAKE_DRIVER [--full] [--models NAME,...]
 
-The shim runs the operators of opencl_operators.py and resnet18 (all quick networks with --full), held against ONNX
+Modules run through src/runtime/cuda on a driver that is none, which fails where it is told to: each failure is one error,
+and none hangs. It runs the operators of opencl_operators.py and resnet18 (all quick networks with --full), held against ONNX
 Runtime. nvcc compiles two networks in turn with the date (all with --full) to PTX for sm_80 and machine code for
 sm_90a: no registers are spilled, and no block shares more memory than the table says. It is $TESSERA_NVCC, the one of
 `scripts/setup.sh --cuda`, or that of PATH; without one that part is skipped.
@@ -16,6 +17,7 @@ import sys
 import tempfile
 
 import onnx
+from onnx import TensorProto, helper
 
 import model_runs as runs
 from opencl_operators import zoo
@@ -60,6 +62,34 @@ def compiled(nvcc, source, work, arch, *flags):
     return done.stdout, done.returncode
 
 
+# What fails, and what the error says of it.
+FAILURES = [("cuInit:1", "TSR-7019", "the driver of CUDA does not begin: CUDA_ERROR_NO_DEVICE"),
+            ("cuMemAlloc_v2:1", "TSR-7019", "not that much memory free: weights take"),
+            ("cuMemAlloc_v2:2", "TSR-7019", "not that much memory free: values of a run take"),
+            ("nvrtcCompileProgram:1", "TSR-7019", "NVRTC fails: tessera.cu(1): error: as FAKE_CUDA_FAIL says"),
+            ("cuStreamCreate:1", "TSR-7019", "'no GPU' has no stream: CUDA_ERROR_OUT_OF_MEMORY"),
+            ("cuLaunchKernel:1", "TSR-7026", "op_0: error 701; the outputs are not valid"),
+            ("kernel:1", "TSR-7026", "a kernel: CUDA_ERROR_LAUNCH_FAILED; the outputs are not valid"),
+            ("cuMemcpyHtoDAsync_v2:2", "TSR-7026", "a copy to the device: CUDA_ERROR_LAUNCH_FAILED")]
+
+
+def check_failures(binary, count):
+    with tempfile.TemporaryDirectory() as work:
+        weights = helper.make_tensor("w", TensorProto.FLOAT, [4, 3], [0.5] * 12)
+        graph = helper.make_graph([helper.make_node("MatMul", ["x", "w"], ["y"])], "product",
+                                  [helper.make_tensor_value_info("x", TensorProto.FLOAT, [2, 4])],
+                                  [helper.make_tensor_value_info("y", TensorProto.FLOAT, [2, 3])], [weights])
+        onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8), f"{work}/m.onnx")
+        problem = runs.tessera(binary, "compile", f"{work}/m.onnx", "-o", f"{work}/m.so", "--target", "cuda")
+        count.result("compile for CUDA", problem or 0.0)
+        for where, error, text in FAILURES:
+            done = subprocess.run([binary, "run", f"{work}/m.so", "--input", "random:1"], text=True, timeout=60,
+                                  stdout=subprocess.PIPE, stderr=subprocess.STDOUT, env={**os.environ, "FAKE_CUDA_FAIL": where})
+            said = done.stdout.strip()
+            right = done.returncode == 1 and f"error {error}:" in said and text in said and said.count("error ") >= 1
+            count.result(f"{where} fails", 0.0 if right else f"exit code {done.returncode}: {said}")
+
+
 def check_nvcc(binary, nvcc, name):
     with tempfile.TemporaryDirectory() as work:
         model, _ = runs.suite_model(name)
@@ -90,10 +120,11 @@ def check_nvcc(binary, nvcc, name):
 
 
 def main():
-    binary, shim = os.path.abspath(sys.argv[1]), sys.argv[2]
-    os.environ["LD_LIBRARY_PATH"] = f"{shim}:{os.environ.get('LD_LIBRARY_PATH', '')}"
+    binary = os.path.abspath(sys.argv[1])
+    os.environ["TESSERA_CUDA_LIBRARY"] = os.environ["TESSERA_NVRTC_LIBRARY"] = os.path.abspath(sys.argv[2])
     count = runs.Count()
     chosen = sys.argv[sys.argv.index("--models") + 1].split(",") if "--models" in sys.argv else None
+    check_failures(binary, count)
     check_shim(binary, count, chosen or (QUICK if runs.is_full() else ["resnet18"]))
     nvcc = find_nvcc()
     networks = QUICK + LARGE

@@ -186,7 +186,7 @@ cl_int set_arguments(Queue* queue, const OpenClOperation* operation, cl_kernel k
                      const int64_t* sizes) {
   const OpenClLibrary& cl = *queue->device->cl;
   cl_uint next = 0;
-  for (uint32_t i = 0; i < operation->num_args; ++i) {
+  for (uint32_t i = 0; i < operation->row.num_args; ++i) {
     const OpenClPlace place = place_of(queue->device, args[i]);
     const auto offset = static_cast<cl_long>(place.offset);
     if (const cl_int answer = cl.clSetKernelArg(kernel, next++, sizeof(cl_mem), &place.memory); answer != CL_SUCCESS)
@@ -194,7 +194,7 @@ cl_int set_arguments(Queue* queue, const OpenClOperation* operation, cl_kernel k
     if (const cl_int answer = cl.clSetKernelArg(kernel, next++, sizeof(cl_long), &offset); answer != CL_SUCCESS)
       return answer;
   }
-  for (uint32_t i = 0; i < operation->num_sizes; ++i)
+  for (uint32_t i = 0; i < operation->row.num_sizes; ++i)
     if (const cl_int answer = cl.clSetKernelArg(kernel, next++, sizeof(cl_long), &sizes[i]); answer != CL_SUCCESS)
       return answer;
   return CL_SUCCESS;
@@ -205,12 +205,12 @@ int32_t start(void* argument, void* of, void* const* args, uint32_t num_args, co
   auto* queue = static_cast<Queue*>(argument);
   auto* operation = static_cast<OpenClOperation*>(of);
   if (queue->failed) return 0;
-  if (num_args != operation->num_args || num_sizes != operation->num_sizes)
-    return note(queue, CL_INVALID_KERNEL_ARGS, operation->entry);
+  if (num_args != operation->row.num_args || num_sizes != operation->row.num_sizes)
+    return note(queue, CL_INVALID_KERNEL_ARGS, operation->row.entry);
   OpenClImage* image = operation->image;
   cl_int answer = CL_SUCCESS;
   pthread_mutex_lock(&image->mutex);
-  for (uint32_t i = 0; i < operation->num_launches && answer == CL_SUCCESS; ++i) {
+  for (uint32_t i = 0; i < operation->row.num_launches && answer == CL_SUCCESS; ++i) {
     const OpenClLaunch& launch = image->launches[operation->first_launch + i];
     if (launch.global[0] == 0 || launch.global[1] == 0 || launch.global[2] == 0) continue;
     answer = set_arguments(queue, operation, launch.kernel, args, sizes);
@@ -219,7 +219,7 @@ int32_t start(void* argument, void* of, void* const* args, uint32_t num_args, co
                                                          launch.local, 0, nullptr, nullptr);
   }
   pthread_mutex_unlock(&image->mutex);
-  return note(queue, answer, operation->entry);
+  return note(queue, answer, operation->row.entry);
 }
 
 int32_t copy(void* argument, void* device_memory, void* host_memory, uint64_t bytes, int32_t to_device) {

@@ -8,6 +8,7 @@
 #include <stdint.h>
 
 #include "abi/device_abi.h"
+#include "abi/launch_table.h"
 #include "runtime/opencl/opencl_library.h"
 
 namespace tessera {
@@ -43,9 +44,8 @@ struct OpenClImage;
 
 struct OpenClOperation {
   OpenClImage* image;
-  char entry[48];
-  uint32_t num_args, num_sizes;
-  uint32_t first_launch, num_launches;
+  tsr_operation_row row;
+  uint32_t first_launch;
 };
 
 // The kernels of a module. An object of a kernel keeps its arguments, so sessions take turns at starting them.

@@ -9,43 +9,15 @@ namespace tessera {
 
 namespace {
 
-constexpr int kMostName = 160;
-
-struct Limits {
-  long long threads, shared, doubles;
-};
-
-// Whether the next line of the table is there: "//tsr what rest".
-bool next_line(const char** text, const char* end, char* line, size_t size) {
-  const char* from = *text;
-  const auto* stop = static_cast<const char*>(memchr(from, '\n', static_cast<size_t>(end - from)));
-  if (!stop || stop - from < 6 || memcmp(from, "//tsr ", 6) != 0) return false;
-  const auto length = static_cast<size_t>(stop - from) - 6;
-  if (length >= size) return false;
-  memcpy(line, from + 6, length);
-  line[length] = 0;
-  *text = stop + 1;
-  return true;
-}
-
 void refuse(char* message, const char* what) { snprintf(message, TSR_DEVICE_MESSAGE, "%s", what); }
 
-// Counts the table's rows, for one allocation.
-void count(const char* text, const char* end, uint32_t* operations, uint32_t* launches) {
-  char line[512];
-  while (next_line(&text, end, line, sizeof(line))) {
-    *operations += strncmp(line, "operation ", 10) == 0;
-    *launches += strncmp(line, "launch ", 7) == 0;
-  }
-}
-
-bool check_limits(const OpenClDevice* device, const Limits& limits, char* message) {
+bool check_limits(const OpenClDevice* device, const tsr_launch_limits& limits, char* message) {
   if (limits.threads > static_cast<long long>(device->max_threads)) {
     snprintf(message, TSR_DEVICE_MESSAGE, "blocks of %lld threads, and '%s' has at most %zu", limits.threads,
              device->name, device->max_threads);
-  } else if (limits.shared > static_cast<long long>(device->local_bytes)) {
+  } else if (limits.shared_bytes > static_cast<long long>(device->local_bytes)) {
     snprintf(message, TSR_DEVICE_MESSAGE, "blocks that share %lld bytes of local memory, and '%s' has %llu",
-             limits.shared, device->name, static_cast<unsigned long long>(device->local_bytes));
+             limits.shared_bytes, device->name, static_cast<unsigned long long>(device->local_bytes));
   } else if (limits.doubles && !device->has_doubles) {
     snprintf(message, TSR_DEVICE_MESSAGE, "the model computes with f64, and '%s' does not", device->name);
   } else {
@@ -90,41 +62,30 @@ bool build(OpenClImage* image, const char* source, size_t size, char* message) {
   return false;
 }
 
-bool read_launch(const OpenClImage* image, const char* line, OpenClLaunch* launch, char* message) {
-  char name[kMostName];
-  unsigned long long blocks[3], threads[3];
-  if (sscanf(line, "launch %159s %llu %llu %llu %llu %llu %llu", name, blocks, blocks + 1, blocks + 2, threads,
-             threads + 1, threads + 2) != 7) {
-    refuse(message, "its table of launches is damaged");
-    return false;
-  }
+bool read_launch(const OpenClImage* image, const tsr_launch_row& row, OpenClLaunch* launch, char* message) {
   for (int axis = 0; axis < 3; ++axis) {
-    launch->local[axis] = threads[axis];
-    launch->global[axis] = blocks[axis] * threads[axis];
+    launch->local[axis] = row.threads[axis];
+    launch->global[axis] = row.blocks[axis] * row.threads[axis];
   }
   cl_int answer = CL_SUCCESS;
-  launch->kernel = image->device->cl->clCreateKernel(image->program, name, &answer);
+  launch->kernel = image->device->cl->clCreateKernel(image->program, row.kernel, &answer);
   if (launch->kernel) return true;
-  snprintf(message, TSR_DEVICE_MESSAGE, "kernel '%.80s': %s", name, opencl_error_name(answer));
+  snprintf(message, TSR_DEVICE_MESSAGE, "kernel '%.80s': %s", row.kernel, opencl_error_name(answer));
   return false;
 }
 
-bool read_table(OpenClImage* image, const char* text, const char* end, char* message) {
-  char line[512];
+bool read_table(OpenClImage* image, const char* table, const char* end, char* message) {
+  char line[TSR_TABLE_LINE];
   uint32_t operations = 0, launches = 0;
-  while (next_line(&text, end, line, sizeof(line))) {
-    if (strncmp(line, "operation ", 10) == 0) {
-      OpenClOperation& operation = image->operations[operations++];
+  tsr_launch_row launch;
+  while ((table = tsr_next_row(table, end, line))) {
+    OpenClOperation& operation = image->operations[operations];
+    if (tsr_is_operation(line, &operation.row)) {
       operation.image = image;
       operation.first_launch = launches;
-      if (sscanf(line, "operation %47s %u %u %u", operation.entry, &operation.num_args, &operation.num_sizes,
-                 &operation.num_launches) != 4 ||
-          operation.num_launches > image->num_launches - launches) {
-        refuse(message, "its table of operations is damaged");
-        return false;
-      }
-    } else if (strncmp(line, "launch ", 7) == 0) {
-      if (!read_launch(image, line, &image->launches[launches++], message)) return false;
+      ++operations;
+    } else if (tsr_is_launch(line, &launch)) {
+      if (!read_launch(image, launch, &image->launches[launches++], message)) return false;
     }
   }
   return true;
@@ -136,20 +97,17 @@ int32_t load_image(void* argument, const void* bytes, uint64_t size, void** load
   auto* device = static_cast<OpenClDevice*>(argument);
   const auto* text = static_cast<const char*>(bytes);
   const char* end = text + size;
-  const char* table = text;
-  char line[512];
-  Limits limits = {};
-  if (!next_line(&table, end, line, sizeof(line)) || strcmp(line, "1 OpenCL") != 0 ||
-      !next_line(&table, end, line, sizeof(line)) ||
-      sscanf(line, "limits %lld %lld %lld", &limits.threads, &limits.shared, &limits.doubles) != 3) {
+  tsr_launch_limits limits = {};
+  uint32_t operations = 0, launches = 0;
+  const char* table = tsr_open_table(text, end, "OpenCL", &limits, &operations, &launches);
+  if (!table) {
     refuse(message, "it is no source for OpenCL");
     return -1;
   }
   if (!check_limits(device, limits, message)) return -1;
-  uint32_t operations = 0, launches = 0;
-  count(table, end, &operations, &launches);
-  auto* image = static_cast<OpenClImage*>(
-      calloc(1, sizeof(OpenClImage) + operations * sizeof(OpenClOperation) + launches * sizeof(OpenClLaunch)));
+  // One operation more: rows are read where the next one will stand.
+  auto* image = static_cast<OpenClImage*>(calloc(
+      1, sizeof(OpenClImage) + (operations + size_t{1}) * sizeof(OpenClOperation) + launches * sizeof(OpenClLaunch)));
   if (!image) {
     refuse(message, "no memory for its kernels");
     return -1;
@@ -159,7 +117,7 @@ int32_t load_image(void* argument, const void* bytes, uint64_t size, void** load
   image->num_operations = operations;
   image->num_launches = launches;
   image->operations = reinterpret_cast<OpenClOperation*>(image + 1);
-  image->launches = reinterpret_cast<OpenClLaunch*>(image->operations + operations);
+  image->launches = reinterpret_cast<OpenClLaunch*>(image->operations + operations + 1);
   if (!build(image, text, size, message) || !read_table(image, table, end, message)) {
     unload_image(device, image);
     return -1;
@@ -181,7 +139,7 @@ void unload_image(void*, void* loaded) {
 void* find_operation(void* loaded, const char* entry) {
   auto* image = static_cast<OpenClImage*>(loaded);
   for (uint32_t i = 0; i < image->num_operations; ++i)
-    if (strcmp(image->operations[i].entry, entry) == 0) return &image->operations[i];
+    if (strcmp(image->operations[i].row.entry, entry) == 0) return &image->operations[i];
   return nullptr;
 }
 
