@@ -8,7 +8,8 @@
 #   scripts/setup.sh --torch     also PyTorch, for tests that need it (5 GB)
 #   scripts/setup.sh --check     install nothing; say what is missing, exit 1 if anything is
 #
-# What goes where:  Debian packages -> the system;  Python packages -> .venv/ (pinned in scripts/requirements.txt);
+# What goes where:  Debian packages -> the system;  Python packages, Open MPI with its headers and mpirun
+# among them -> .venv/ (pinned in scripts/requirements.txt);
 # PyTorch -> .venv-torch/ (scripts/requirements-torch.txt);  the ONNX schema -> .deps/onnx/;  the PP-OCR models of the demo
 # -> .deps/ppocr/;  magika's model -> .deps/magika/ (both pinned, checked by sha256).
 set -euo pipefail
@@ -61,7 +62,7 @@ for argument in "$@"; do
     --cuda) cuda=1 ;;
     --torch) with_torch=1 ;;
     --check) check_only=1 ;;
-    -h | --help) sed -n '2,14s/^# \{0,1\}//p' "$0"; exit 0 ;;
+    -h | --help) sed -n '2,15s/^# \{0,1\}//p' "$0"; exit 0 ;;
     *) echo "setup: unknown option '$argument'; known: --dev --cuda --torch --check" >&2; exit 1 ;;
   esac
 done

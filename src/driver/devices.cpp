@@ -13,9 +13,11 @@
 #include "codegen/gpu/gpu_codegen.h"
 #include "codegen/gpu/gpu_dialects.h"
 #include "codegen/llvm/llvm_codegen.h"
+#include "driver/collective_image.h"
 #include "driver/step_names.h"
 #include "package/link.h"
 #include "program/assign_devices.h"
+#include "program/overlap_calls.h"
 #include "support/error.h"
 #include "support/nearest_names.h"
 
@@ -44,6 +46,9 @@ DeviceImage generate_cuda(const Program& program, int32_t device, const Target&,
   return source_image(generate_gpu_source(program, device, cuda_cpp()));
 }
 
+// What collectives of several ranks run on unless a pattern says otherwise.
+constexpr const char* kDefaultCommunicator = "mpi";
+
 constexpr GpuLimits kGpuLimits = {};
 
 const std::array kBackEnds = {
@@ -51,6 +56,10 @@ const std::array kBackEnds = {
     DeviceBackEnd{"opencl", "A device that OpenCL 1.2 reaches: a GPU, or the CPU by PoCL", generate_opencl, &kGpuLimits,
                   &opencl_c()},
     DeviceBackEnd{"cuda", "A GPU of NVIDIA's, by its driver", generate_cuda, &kGpuLimits, &cuda_cpp()},
+    DeviceBackEnd{"mpi", "A communicator: collectives between processes, by MPI", generate_collectives, nullptr,
+                  nullptr, true},
+    DeviceBackEnd{"loopback", "A communicator between sessions of one process, for tests", generate_collectives,
+                  nullptr, nullptr, true},
 };
 
 const DeviceBackEnd* find_back_end(std::string_view kind) {
@@ -71,6 +80,12 @@ Placement parse_place(const std::string& text) {
                      .legal = "PATTERN=DEVICE, such as '*=null' or 'Conv_*=null'",
                      .hint = {}});
   return {text.substr(0, at), text.substr(at + 1)};
+}
+
+// Whether the kernel cannot be computed by one rank alone.
+bool joins_ranks(const Kernel& kernel) {
+  const std::optional<Collective> collective = collective_of(kernel);
+  return collective && collective->group_size() > 1;
 }
 
 // Whether the pattern fits one of the names of a kernel's nodes, which '+' joins.
@@ -152,14 +167,22 @@ void refuse_places(std::string_view what) {
                    .hint = "fix the sizes with --shape or --dim, or run it on the CPU"});
 }
 
+bool needs_places(const Program& program, const std::vector<std::string>& places) {
+  return !places.empty() || std::any_of(program.kernels.begin(), program.kernels.end(), joins_ranks);
+}
+
 void place_calls(Program& program, const CompileOptions& options, Remarks* remarks) {
   std::vector<Placement> placements;
   std::vector<ProgramDevice> devices;
   std::map<std::string, int32_t> numbers = {{"cpu", 0}};
+  const auto number_of = [&](const std::string& kind) {
+    const auto [known, is_new] = numbers.try_emplace(kind, static_cast<int32_t>(devices.size()) + 1);
+    if (is_new) devices.push_back({kind, kind});
+    return known->second;
+  };
   for (const std::string& text : places_of(options)) {
     placements.push_back(parse_place(text));
-    const std::string& kind = placements.back().kind;
-    if (numbers.try_emplace(kind, static_cast<int32_t>(devices.size()) + 1).second) devices.push_back({kind, kind});
+    number_of(placements.back().kind);
   }
   std::vector<std::optional<std::string>> declined(program.kernels.size());  // by kernel, of those that were asked
   const auto is_declined = [&](const DeviceBackEnd& back_end, size_t kernel) {
@@ -168,25 +191,28 @@ void place_calls(Program& program, const CompileOptions& options, Remarks* remar
     return !declined[kernel]->empty();
   };
   std::vector<bool> used(placements.size(), false);
-  std::vector<int32_t> device_of;
-  for (const KernelCall& call : program.calls) {
-    device_of.push_back(0);
+  const auto device_of = [&](const KernelCall& call) -> int32_t {
+    const auto number = static_cast<size_t>(call.kernel);
+    const Kernel& kernel = program.kernels[number];
     for (size_t i = 0; i < placements.size(); ++i) {
       if (!fits(placements[i].pattern, call.loc)) continue;
-      used[i] = true;
       const DeviceBackEnd* back_end = find_back_end(placements[i].kind);
-      if (!back_end || !is_declined(*back_end, static_cast<size_t>(call.kernel)))
-        device_of.back() = numbers.at(placements[i].kind);
-      else if (remarks)
-        remarks->refused(std::string(kPlaceCalls), call.loc, *declined[static_cast<size_t>(call.kernel)],
-                         std::string(back_end->kind));
-      break;
+      const bool is_communicator = back_end && back_end->is_communicator;
+      if (is_communicator ? !collective_of(kernel) : joins_ranks(kernel)) continue;
+      used[i] = true;
+      if (!back_end || !is_declined(*back_end, number)) return numbers.at(placements[i].kind);
+      if (remarks) remarks->refused(std::string(kPlaceCalls), call.loc, *declined[number], std::string(back_end->kind));
+      return 0;
     }
-  }
-  if (std::any_of(device_of.begin(), device_of.end(), [](int32_t device) { return device > 0; })) {
-    const KernelCall* first = program.calls.data();
-    assign_devices(program, devices,
-                   [&](const KernelCall& call) { return device_of[static_cast<size_t>(&call - first)]; });
+    return joins_ranks(kernel) ? number_of(kDefaultCommunicator) : 0;
+  };
+  // All devices must be known, and each call is remarked upon once.
+  bool any = false;
+  for (const KernelCall& call : program.calls) any = device_of(call) > 0 || any;
+  remarks = nullptr;
+  if (any) {
+    overlap_calls(program, device_of);
+    assign_devices(program, devices, device_of);
   }
   used.resize(options.places.size());  // a target has no pattern that could be mistaken
   const auto unused = std::find(used.begin(), used.end(), false);

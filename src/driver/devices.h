@@ -28,6 +28,7 @@ struct DeviceBackEnd {
   // the host.
   const GpuLimits* gpu = nullptr;
   const Dialect* language = nullptr;
+  bool is_communicator = false;  // its kernels are collectives, and nothing else
 };
 std::span<const DeviceBackEnd> device_back_ends();
 
@@ -45,9 +46,13 @@ bool runs_on_gpu(const Program& program, const Kernel& kernel);
 void check_places(const std::vector<std::string>& places);
 // UserError TSR-4072: places are given to a model of which `what` is so.
 [[noreturn]] void refuse_places(std::string_view what);
-// Moves the calls of the nodes that the options' patterns name to devices, one for each kind that is named. What a GPU
-// does not take stays on the host; `remarks` (may be null) are told why. UserError TSR-4073 for a pattern that no node
-// fits. REQUIRES: check_places, and as assign_devices (program/assign_devices.h).
+// Whether something of the program runs on devices: what is named, and collectives.
+bool needs_places(const Program& program, const std::vector<std::string>& places);
+// Moves the calls of the nodes that the options' patterns name to devices, one for each kind that is named, and
+// collectives of several ranks to a communicator, in an order in which host and devices work at the same time. What a
+// GPU does not take stays on the host; `remarks` (may be null) are told why. UserError TSR-4073 for a pattern that no
+// node fits; what a communicator cannot do, and collectives elsewhere, a pattern does not fit. REQUIRES: check_places,
+// and as assign_devices (program/assign_devices.h).
 void place_calls(Program& program, const CompileOptions& options, Remarks* remarks = nullptr);
 // Gives the kernels that run on GPUs their loops.
 void schedule_on_gpus(Program& program, Numerics loosest);

@@ -137,7 +137,7 @@ void Pipeline::use_kernels_of_the_user(Program& program) {
 }
 
 void Pipeline::move_to_devices(Program& program) {
-  if (places_of(options_.compile).empty()) return;
+  if (!needs_places(program, places_of(options_.compile))) return;
   program = runner_.run(kPlaceCalls, [&] {
     place_calls(program, options_.compile, remarks());
     return std::move(program);

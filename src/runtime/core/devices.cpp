@@ -170,13 +170,15 @@ void close_devices(ModuleDevices* devices) {
 tessera_status create_session_devices(tessera_session* session, tessera_error* error) {
   const ModuleDevices* module = session->module->devices;
   if (!module) return TESSERA_OK;
-  const size_t bytes = sizeof(SessionDevices) + module->num_devices * (sizeof(void*) + sizeof(tsr_device_memory));
+  const size_t bytes =
+      sizeof(SessionDevices) + module->num_devices * (sizeof(void*) + sizeof(tsr_device_memory) + sizeof(DeviceTrace));
   auto* devices = static_cast<SessionDevices*>(calloc(1, bytes));
   if (!devices) return fail(error, kErrMemory, "not enough memory for a session: %zu bytes were refused", bytes);
   devices->module = module;
   devices->failed = -1;
   devices->memory = reinterpret_cast<tsr_device_memory*>(devices + 1);
-  devices->queues = reinterpret_cast<void**>(devices->memory + module->num_devices);
+  devices->traces = reinterpret_cast<DeviceTrace*>(devices->memory + module->num_devices);
+  devices->queues = reinterpret_cast<void**>(devices->traces + module->num_devices);
   session->devices = devices;  // which is freed with the session, whatever happens below
   const ModuleFile& file = session->module->file;
   for (uint32_t i = 0; i < module->num_devices; ++i) {
@@ -210,6 +212,22 @@ void free_session_devices(tessera_session* session) {
   }
   free(devices);
   session->devices = nullptr;
+}
+
+void set_device_trace(tessera_session* session, tessera_device_trace_fn trace, void* user) {
+  SessionDevices* devices = session->devices;
+  if (!devices) return;
+  const auto tell = [](void* argument, const char* operation, int32_t phase) {
+    const auto* of = static_cast<const DeviceTrace*>(argument);
+    of->trace(of->user, of->device, operation, phase);
+  };
+  for (uint32_t i = 0; i < devices->module->num_devices; ++i) {
+    const tsr_device_functions& functions = *devices->module->devices[i].functions;
+    if (!functions.set_trace) continue;
+    functions.set_trace(devices->queues[i], nullptr, nullptr);  // nobody reads the row now
+    devices->traces[i] = {trace, user, static_cast<int32_t>(i)};
+    if (trace) functions.set_trace(devices->queues[i], tell, &devices->traces[i]);
+  }
 }
 
 tessera_status device_failure(tessera_session* session, tessera_error* error) {
