@@ -20,6 +20,7 @@
 #include "graph.h"
 #include "packed.h"
 #include "schedule.h"
+#include "tessera/aten.h"
 #include "tessera/graph.h"
 #include "tessera/language_model.h"
 #include "value.h"
@@ -161,6 +162,18 @@ std::unique_ptr<Engine> interpret(const nb::object& model, const std::string& fo
   return Source(model, folder, name).use([&](const auto& source) {
     return make_interpreter(Interpreter(source, options));
   });
+}
+
+// (name, operator, reason) of each node of a .pt2 program that would not be imported.
+std::vector<std::tuple<std::string, std::string, std::string>> refused_aten_nodes(const nb::bytes& program,
+                                                                                  const Bounds& dims) {
+  const CompileOptions options = make_options("native", "f32", "fma", "default", 0, 1, dims, {}, {}, {}, {});
+  const ModelBytes model{{program.c_str(), program.size()}, "", "the program"};
+  const nb::gil_scoped_release release;
+  std::vector<std::tuple<std::string, std::string, std::string>> result;
+  for (const RefusedNode& node : refused_nodes(model, options))
+    result.emplace_back(node.name, node.target, node.reason);
+  return result;
 }
 
 // (name, dtype number or -1, dims or None, names of the open ones) of each input, and of each output.
@@ -379,6 +392,10 @@ NB_MODULE(_native, m) {
   m.def("compile_to_file", &compile_to_file, "model"_a, "folder"_a, "name"_a, "path"_a, "target"_a, "precision"_a,
         "fp32"_a, "numerics"_a, "opt_level"_a, "threads"_a, "dims"_a, "shapes"_a, "disabled_passes"_a, "kernels"_a,
         "places"_a, "cancel"_a, "Compiles to a module file.");
+  m.def("refused_aten_nodes", &refused_aten_nodes, "program"_a, "dims"_a,
+        "Name, operator and reason of each node of a .pt2 program that would not be imported.");
+  m.def("aten_operators", &tessera::aten_operators,
+        "The operators of .pt2 programs that are read in some form: 'aten.add'.");
   m.def("border", &border, "model"_a, "folder"_a, "name"_a,
         nb::sig("def border(model: object, folder: str, name: str) -> tuple[list[tuple[str, int, list[int] | None, "
                 "list[str]]], list[tuple[str, int, list[int] | None, list[str]]]]"),

@@ -1,5 +1,7 @@
 #include "driver/formats.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <array>
 #include <filesystem>
@@ -10,11 +12,13 @@
 #include "driver/engine/input_sizes.h"
 #include "driver/graph_reader.h"
 #include "driver/model_file.h"
+#include "import/aten/aten_import.h"
 #include "import/gguf/gguf_import.h"
 #include "import/onnx_json/onnx_json.h"
 #include "import/tflite/tflite_import.h"
 #include "interp/graph_interp.h"
 #include "ops/op_table.h"
+#include "support/error.h"
 #include "support/mapped_file.h"
 
 namespace tessera::inline driver {
@@ -118,10 +122,66 @@ ModelReader open_gguf(const ModelSource& source) {
   return reader;
 }
 
+// With the ranges that the program is exported for, of dimensions that neither --dim nor --shape fixes.
+CompileOptions with_declared_ranges(const AtenProgram& program, const CompileOptions& given) {
+  const ModelDeclarations declared = program_declarations(program);
+  CompileOptions options = has_axis_names(given) ? with_dim_names(declared.inputs, given) : given;
+  const auto check_within = [](const std::string& option, int64_t lo, int64_t hi, const AtenRange& range,
+                               const std::string& symbol) {
+    if (lo >= range.lo && hi <= range.hi.value_or(INT64_MAX)) return;
+    throw UserError(
+        {.id = "TSR-1022",
+         .message = fmt::format(
+             "{} contradicts the program, which is exported for {} of {}", option,
+             range.hi ? fmt::format("{} to {}", range.lo, *range.hi) : fmt::format("{} and more", range.lo), symbol),
+         .node = {},
+         .legal = "sizes within that range",
+         .hint = "leave the option out, or export the program for these sizes"});
+  };
+  for (const DeclaredTensor& input : declared.inputs) {
+    const auto shape = options.shapes.find(input.name);
+    for (size_t axis = 0; axis < input.dims.size(); ++axis) {
+      const std::string& symbol = input.dims[axis].name;
+      const auto range = program.ranges.find(symbol);
+      if (range == program.ranges.end()) continue;
+      if (shape != options.shapes.end()) {
+        const int64_t size = axis < shape->second.size() ? shape->second[axis] : range->second.lo;
+        check_within(fmt::format("--shape {}", input.name), size, size, range->second, symbol);
+      } else if (const auto dim = options.dims.find(symbol); dim != options.dims.end()) {
+        check_within(fmt::format("--dim {}", symbol), dim->second.lo, dim->second.hi, range->second, symbol);
+      } else if (range->second.hi) {
+        options.dims[symbol] = {range->second.lo, *range->second.hi};
+      }
+    }
+  }
+  return options;
+}
+
+ModelReader open_pt2_model(const ModelSource& source) {
+  const auto program = [&] {
+    if (!source.path)
+      return std::make_shared<const AtenProgram>(open_pt2(source.memory.bytes, nullptr, source.place()));
+    const auto file = MappedFile::open(*source.path, "model", "TSR-1001");
+    return std::make_shared<const AtenProgram>(open_pt2(file->text(), file, fmt::format("'{}'", source.place())));
+  }();
+  ModelReader reader;
+  reader.read = [program](const ImportOptions& options) {
+    GraphInterpreter evaluator;
+    return read_aten_program(*program, options, standard_ops(), evaluator);
+  };
+  reader.with_declared_sizes = [program](const CompileOptions& options) {
+    return with_declared_ranges(*program, options);
+  };
+  reader.reads_symbols = true;
+  reader.reads_open = false;
+  return reader;
+}
+
 constexpr std::array kFormats = {
     ModelFormat{"graph text", looks_like_graph, open_graph_text},
     ModelFormat{"TFLite model", looks_like_tflite, open_tflite_model},
     ModelFormat{"GGUF model", looks_like_gguf, open_gguf},
+    ModelFormat{"PyTorch program", looks_like_pt2, open_pt2_model},
     ModelFormat{"ONNX model in JSON", looks_like_onnx_json, open_onnx_json, true},
     ModelFormat{"ONNX model", [](std::string_view) { return true; }, open_onnx_model, true},
 };

@@ -63,10 +63,28 @@ OnnxBytes onnx_bytes(const std::string& path) {
 
 }  // namespace
 
+ModelDeclarations program_declarations(const AtenProgram& program) {
+  ModelDeclarations result;
+  const auto declared = [](const AtenBorderTensor& tensor) {
+    DeclaredTensor to{tensor.name, tensor.type.dtype, true, {}};
+    for (size_t d = 0; d < tensor.type.sizes.size(); ++d) {
+      const AtenSize& size = tensor.type.sizes[d];
+      to.dims.push_back({size.expr.empty() ? size.value : -1, tensor.size_names[d]});
+    }
+    return to;
+  };
+  const AtenBorder border = border_of(program);
+  for (const AtenBorderTensor& tensor : border.inputs) result.inputs.push_back(declared(tensor));
+  for (const AtenBorderTensor& tensor : border.outputs) result.outputs.push_back(declared(tensor));
+  return result;
+}
+
 std::optional<OnnxBytes> onnx_of(const ModelSource& source) {
   const OnnxBytes contents = contents_of(source);
   const std::string_view beginning = contents.bytes.substr(0, kBeginning);
-  if (looks_like_graph(beginning) || looks_like_tflite(beginning) || looks_like_gguf(beginning)) return std::nullopt;
+  if (looks_like_graph(beginning) || looks_like_tflite(beginning) || looks_like_gguf(beginning) ||
+      looks_like_pt2(beginning))
+    return std::nullopt;
   if (!looks_like_onnx_json(beginning)) return contents;
   const auto binary = std::make_shared<const std::string>(onnx_of_json(contents.bytes, source.place()));
   return OnnxBytes{*binary, binary};
@@ -77,6 +95,7 @@ std::optional<ModelDeclarations> declarations_of(const ModelSource& source) {
     if (const auto onnx = onnx_of(source)) return read_declarations(onnx->bytes);
     const OnnxBytes bytes = contents_of(source);
     if (looks_like_tflite(bytes.bytes)) return border_of(read_tflite_border(bytes.bytes));
+    if (looks_like_pt2(bytes.bytes)) return program_declarations(open_pt2(bytes.bytes, bytes.owner, source.place()));
     if (looks_like_graph(bytes.bytes.substr(0, kBeginning)))
       return border_of(read_graph_text(bytes.bytes, source.place()));
     return border_of(graph_of_source(source));

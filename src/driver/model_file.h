@@ -8,6 +8,7 @@
 #include <string_view>
 
 #include "driver/formats.h"
+#include "import/aten/aten_import.h"
 #include "import/onnx/edit/model_edit.h"
 #include "import/onnx/edit/model_statistics.h"
 #include "import/onnx/read/declarations.h"
@@ -24,6 +25,7 @@ struct OnnxBytes {
 // TSR-1002 for JSON that is no model.
 std::optional<OnnxBytes> onnx_of(const ModelSource& source);
 
+ModelDeclarations program_declarations(const AtenProgram& program);
 // What a model declares at its border; none where the file has no known format, or cannot be read. A graph as text has
 // no names for extents that are expressions of its symbols.
 std::optional<ModelDeclarations> declarations_of(const ModelSource& source);

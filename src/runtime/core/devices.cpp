@@ -23,6 +23,13 @@ tessera_status no_device(const ModuleFile& file, const tsr_device_descr& row, co
               what, clip_name(why).text);
 }
 
+tessera_status no_memory(const ModuleFile& file, const tsr_device_descr& row, const char* what, uint64_t bytes,
+                         tessera_error* error) {
+  char size[64];
+  snprintf(size, sizeof(size), "%s take %llu bytes", what, static_cast<unsigned long long>(bytes));
+  return no_device(file, row, "it has not that much memory free", size, error);
+}
+
 // A library that was opened stays open, as its worker threads may outlive a module.
 tessera_status find_functions(const ModuleFile& file, const tsr_device_descr& row, LoadedDevice* device,
                               tessera_error* error) {
@@ -51,7 +58,7 @@ tessera_status send_weights(const ModuleFile& file, const tsr_device_descr& row,
   device->weights = device->functions->allocate(device->device, row.weights_size);
   Message message;
   void* queue = nullptr;
-  if (!device->weights) return no_device(file, row, "it has no memory for the weights", "free memory of it", error);
+  if (!device->weights) return no_memory(file, row, "weights", row.weights_size, error);
   if (device->functions->open_queue(device->device, 1, 0, &queue, message.text) < 0) {
     return no_device(file, row, "it has no queue", message.text, error);
   }
@@ -180,8 +187,7 @@ tessera_status create_session_devices(tessera_session* session, tessera_error* e
     Message message;
     devices->memory[i].weights = device.weights;
     devices->memory[i].arena = device.functions->allocate(device.device, row.arena_bytes);
-    if (!devices->memory[i].arena)
-      return no_device(file, row, "it has no memory for a run", "free memory of it", error);
+    if (!devices->memory[i].arena) return no_memory(file, row, "values of a run", row.arena_bytes, error);
     if (device.functions->open_queue(device.device, row.num_tokens, row.scratch_bytes, &devices->queues[i],
                                      message.text) < 0) {
       devices->queues[i] = nullptr;

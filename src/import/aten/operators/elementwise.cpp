@@ -1,0 +1,268 @@
+// Functions of several operands, element by element, which are broadcast to one shape.
+#include <cmath>
+#include <numbers>
+
+#include "import/aten/operators/handlers.h"
+
+namespace tessera::inline aten {
+namespace {
+
+// Both operands in the dtype that they are promoted to.
+struct Pair {
+  ValueId a, b;
+};
+Pair promoted_pair(AtenContext& c, const char* a = "self", const char* b = "other") {
+  const DType dtype = AtenContext::promoted({c.operand(a), c.operand(b)});
+  return {c.as(a, dtype), c.as(b, dtype)};
+}
+Pair pair_of(AtenContext& c, DType dtype, const char* a = "self", const char* b = "other") {
+  return {c.as(a, dtype), c.as(b, dtype)};
+}
+DType promoted(AtenContext& c, const char* a = "self", const char* b = "other") {
+  return AtenContext::promoted({c.operand(a), c.operand(b)});
+}
+
+// `b` times the argument "alpha".
+ValueId times_alpha(AtenContext& c, ValueId b) {
+  if (!c.has("alpha") || c.number("alpha") == 1) return b;
+  return c.mul(b, c.as("alpha", c.dtype(b)));
+}
+
+void import_add(AtenContext& c) {
+  const Pair p = pair_of(c, c.result_dtype(promoted(c)));
+  if (c.dtype(p.a) == DType::kBool) return c.out(c.op("logical_or", {p.a, p.b}));
+  c.out(c.add(p.a, times_alpha(c, p.b)));
+}
+
+void import_sub(AtenContext& c) {
+  const Pair p = pair_of(c, c.result_dtype(promoted(c)));
+  c.out(c.sub(p.a, times_alpha(c, p.b)));
+}
+
+void import_rsub(AtenContext& c) {
+  const Pair p = pair_of(c, c.result_dtype(promoted(c)));
+  c.out(c.sub(p.b, times_alpha(c, p.a)));
+}
+
+void import_mul(AtenContext& c) {
+  const Pair p = pair_of(c, c.result_dtype(promoted(c)));
+  c.out(c.op(c.dtype(p.a) == DType::kBool ? "logical_and" : "mul", {p.a, p.b}));
+}
+
+// a / b rounded down, of integers or floats.
+ValueId floor_quotient(AtenContext& c, ValueId a, ValueId b) {
+  const ValueId zero = c.scalar_like(a, 0);
+  if (is_float(c.dtype(a))) {
+    // As PyTorch: (a - the remainder) / b, rounded to the nearest integer below or above.
+    return c.op("floor", {c.div(a, b)});
+  }
+  const ValueId quotient = c.div(a, b);
+  if (!is_signed_int(c.dtype(a))) return quotient;
+  const ValueId rest = c.op("ne", {c.op("rem", {a, b}), zero});
+  const ValueId signs_differ = c.op("ne", {c.op("lt", {a, zero}), c.op("lt", {b, zero})});
+  const ValueId one_less = c.sub(quotient, c.scalar_like(a, 1));
+  return c.op("select", {c.op("logical_and", {rest, signs_differ}), one_less, quotient});
+}
+
+ValueId truncated_quotient(AtenContext& c, ValueId a, ValueId b) {
+  const ValueId quotient = c.div(a, b);
+  if (!is_float(c.dtype(a))) return quotient;
+  const ValueId below = c.op("lt", {quotient, c.scalar_like(a, 0)});
+  return c.op("select", {below, c.op("ceil", {quotient}), c.op("floor", {quotient})});
+}
+
+void import_div(AtenContext& c) {
+  const Pair p = pair_of(c, c.result_dtype(promoted(c)));
+  const std::string mode = c.text("rounding_mode");
+  if (mode.empty()) c.out(c.div(p.a, p.b));
+  else if (mode == "floor") c.out(floor_quotient(c, p.a, p.b));
+  else if (mode == "trunc") c.out(truncated_quotient(c, p.a, p.b));
+  else c.malformed("rounding_mode is '" + mode + "'", "floor or trunc");
+}
+
+void import_floor_divide(AtenContext& c) {
+  const Pair p = pair_of(c, c.result_dtype(promoted(c)));
+  c.out(floor_quotient(c, p.a, p.b));
+}
+
+// The remainder with the divisor's sign.
+void import_remainder(AtenContext& c) {
+  const Pair p = pair_of(c, c.result_dtype(promoted(c)));
+  const ValueId zero = c.scalar_like(p.a, 0);
+  const ValueId rest = c.op("rem", {p.a, p.b});
+  if (is_unsigned_int(c.dtype(p.a))) return c.out(rest);
+  const ValueId other_sign = c.op("ne", {c.op("lt", {rest, zero}), c.op("lt", {p.b, zero})});
+  const ValueId moved = c.op("logical_and", {c.op("ne", {rest, zero}), other_sign});
+  c.out(c.op("select", {moved, c.add(rest, p.b), rest}));
+}
+
+void import_fmod(AtenContext& c) {
+  const Pair p = pair_of(c, c.result_dtype(promoted(c)));
+  c.out(c.op("rem", {p.a, p.b}));
+}
+
+void import_pow(AtenContext& c) {
+  const DType dtype = c.result_dtype(promoted(c, "self", "exponent"));
+  if (c.operand("exponent").weight == Operand::Weight::kNumber) {
+    const ValueId x = c.as("self", dtype);
+    const double exponent = c.number("exponent");
+    if (exponent == 1) return c.out(x);
+    if (exponent == 2) return c.out(c.mul(x, x));
+    if (exponent == 3) return c.out(c.mul(c.mul(x, x), x));
+    if (exponent == 0.5 && is_float(dtype)) return c.out(c.op("sqrt", {x}));
+    if (exponent == -0.5 && is_float(dtype)) return c.out(c.div(c.scalar_like(x, 1), c.op("sqrt", {x})));
+    if (exponent == -1 && is_float(dtype)) return c.out(c.div(c.scalar_like(x, 1), x));
+  }
+  const Pair p = pair_of(c, dtype, "self", "exponent");
+  c.out(c.op("pow", {p.a, p.b}));
+}
+
+template <const char* kName>
+void as_binary(AtenContext& c) {
+  const Pair p = pair_of(c, c.result_dtype(promoted(c)));
+  c.out(c.op(kName, {p.a, p.b}));
+}
+template <const char* kName>
+void as_comparison(AtenContext& c) {
+  Pair p = promoted_pair(c);
+  if (c.dtype(p.a) == DType::kBool) p = pair_of(c, DType::kU8);
+  c.out(c.op(kName, {p.a, p.b}));
+}
+template <const char* kName>
+void as_logical(AtenContext& c) {
+  const Pair p = pair_of(c, DType::kBool);
+  c.out(c.op(kName, {p.a, p.b}));
+}
+template <const char* kBitwise, const char* kLogical>
+void as_bitwise(AtenContext& c) {
+  const Pair p = promoted_pair(c);
+  c.out(c.op(c.dtype(p.a) == DType::kBool ? kLogical : kBitwise, {p.a, p.b}));
+}
+template <const char* kName>
+void as_extremum(AtenContext& c) {
+  const DType dtype = c.result_dtype(promoted(c));
+  if (dtype != DType::kBool) {
+    const Pair p = pair_of(c, dtype);
+    return c.out(c.op(kName, {p.a, p.b}));
+  }
+  const Pair p = pair_of(c, DType::kU8);
+  c.out(c.cast(c.op(kName, {p.a, p.b}), DType::kBool));
+}
+
+constexpr char kAnd[] = "bitwise_and", kOr[] = "bitwise_or", kXor[] = "bitwise_xor", kLogicalAnd[] = "logical_and",
+               kLogicalOr[] = "logical_or", kLogicalXor[] = "logical_xor", kEq[] = "eq", kNe[] = "ne", kLt[] = "lt",
+               kLe[] = "le", kGt[] = "gt", kGe[] = "ge", kMax[] = "max", kMin[] = "min", kShiftLeft[] = "shift_left",
+               kShiftRight[] = "shift_right";
+
+// The angle of the point (x, y): atan(y / x), moved by half a turn left of the y axis.
+void import_atan2(AtenContext& c) {
+  const DType dtype = c.result_dtype(promoted(c));
+  const auto [y, x] = pair_of(c, dtype);
+  const ValueId zero = c.scalar(dtype, 0), pi = c.scalar(dtype, std::numbers::pi);
+  const ValueId angle = c.op("atan", {c.div(y, x)});
+  const ValueId is_left = c.op("lt", {x, zero}), is_below = c.op("lt", {y, zero});
+  const ValueId turned = c.op("select", {is_below, c.sub(angle, pi), c.add(angle, pi)});
+  const ValueId half = c.scalar(dtype, std::numbers::pi / 2);
+  const ValueId upright = c.op("select", {is_below, c.op("neg", {half}), half});
+  const ValueId on_axis = c.op("select", {c.op("eq", {y, zero}), zero, upright});
+  const ValueId result = c.op("select", {is_left, turned, angle});
+  c.out(c.op("select", {c.op("eq", {x, zero}), on_axis, result}));
+}
+
+// self + value * tensor1 * tensor2, or / tensor2.
+void import_addcmul(AtenContext& c) {
+  const DType dtype = c.result_dtype(c.dtype(c.tensor("self")));
+  const ValueId product = c.mul(c.as("tensor1", dtype), c.as("tensor2", dtype));
+  c.out(c.add(c.as("self", dtype), scaled(c, product, c.number("value", 1))));
+}
+void import_addcdiv(AtenContext& c) {
+  const DType dtype = c.result_dtype(c.dtype(c.tensor("self")));
+  const ValueId quotient = c.div(c.as("tensor1", dtype), c.as("tensor2", dtype));
+  c.out(c.add(c.as("self", dtype), scaled(c, quotient, c.number("value", 1))));
+}
+
+void import_lerp(AtenContext& c) {
+  const ValueId start = c.tensor("self"), end = c.tensor("end");
+  c.out(c.add(start, c.mul(c.as("weight", c.dtype(start)), c.sub(end, start))));
+}
+
+// ---- conversions; values are immutable here, so a copy is the value ----
+
+void import_conversion(AtenContext& c) {
+  const ValueId x = c.tensor("self");
+  const DType to = c.result_dtype(c.dtype(x));
+  // PyTorch cuts fractions off and wraps; our conversion cuts them off and saturates.
+  c.out(c.cast(x, to));
+}
+
+void import_same(AtenContext& c) { c.out(c.tensor("self")); }
+
+void import_dropout(AtenContext& c) {
+  const ValueId x = c.tensor("input");
+  if (c.truth("train", false) && c.number("p", 0.5) != 0) c.unsupported("dropout while training");
+  c.out(x);
+}
+
+// self takes the elements of src, broadcast and converted.
+void import_copy(AtenContext& c) {
+  const ValueId x = c.tensor("self");
+  c.out(c.broadcast(c.cast(c.tensor("src"), c.dtype(x)), c.shape(x)));
+}
+
+}  // namespace
+
+std::span<const AtenOperator> elementwise_operators() {
+  static constexpr AtenOperator table[] = {
+      {"__and__", as_bitwise<kAnd, kLogicalAnd>},
+      {"__lshift__", as_binary<kShiftLeft>},
+      {"__or__", as_bitwise<kOr, kLogicalOr>},
+      {"__rshift__", as_binary<kShiftRight>},
+      {"__xor__", as_bitwise<kXor, kLogicalXor>},
+      {"_to_copy", import_conversion},
+      {"add", import_add},
+      {"addcdiv", import_addcdiv},
+      {"addcmul", import_addcmul},
+      {"alias", import_same},
+      {"atan2", import_atan2},
+      {"bitwise_and", as_bitwise<kAnd, kLogicalAnd>},
+      {"bitwise_left_shift", as_binary<kShiftLeft>},
+      {"bitwise_or", as_bitwise<kOr, kLogicalOr>},
+      {"bitwise_right_shift", as_binary<kShiftRight>},
+      {"bitwise_xor", as_bitwise<kXor, kLogicalXor>},
+      {"clone", import_same},
+      {"contiguous", import_same},
+      {"copy", import_copy},
+      {"detach", import_same},
+      {"div", import_div},
+      {"dropout", import_dropout},
+      {"eq", as_comparison<kEq>},
+      {"feature_dropout", import_dropout},
+      {"floor_divide", import_floor_divide},
+      {"fmod", import_fmod},
+      {"ge", as_comparison<kGe>},
+      {"gt", as_comparison<kGt>},
+      {"le", as_comparison<kLe>},
+      {"lerp", import_lerp},
+      {"lift_fresh", import_same},
+      {"lift_fresh_copy", import_same},
+      {"logical_and", as_logical<kLogicalAnd>},
+      {"logical_or", as_logical<kLogicalOr>},
+      {"logical_xor", as_logical<kLogicalXor>},
+      {"lt", as_comparison<kLt>},
+      {"maximum", as_extremum<kMax>},
+      {"minimum", as_extremum<kMin>},
+      {"mul", import_mul},
+      {"native_dropout", import_dropout},
+      {"ne", as_comparison<kNe>},
+      {"pow", import_pow},
+      {"remainder", import_remainder},
+      {"rsub", import_rsub},
+      {"sub", import_sub},
+      {"to", import_conversion},
+      {"true_divide", import_div},
+      {"type_as", import_conversion},
+  };
+  return table;
+}
+
+}  // namespace tessera::inline aten

@@ -1,0 +1,44 @@
+// The handlers of operators, by family, and what they share.
+#pragma once
+
+#include <span>
+#include <vector>
+
+#include "import/aten/operator_context.h"
+#include "import/aten/operator_table.h"
+
+namespace tessera::inline aten {
+
+std::span<const AtenOperator> attention_operators();
+std::span<const AtenOperator> choosing_operators();
+std::span<const AtenOperator> contraction_operators();
+std::span<const AtenOperator> elementwise_operators();
+std::span<const AtenOperator> generating_operators();
+std::span<const AtenOperator> indexing_operators();
+std::span<const AtenOperator> normalization_operators();
+std::span<const AtenOperator> padding_operators();
+std::span<const AtenOperator> pooling_operators();
+std::span<const AtenOperator> reduction_operators();
+std::span<const AtenOperator> resizing_operators();
+std::span<const AtenOperator> shape_operators();
+std::span<const AtenOperator> unary_operators();
+
+// min(max(x, low), high).
+ValueId clamped(AtenContext& c, ValueId x, double low, double high);
+// x times a number; x itself for 1.
+ValueId scaled(AtenContext& c, ValueId x, double factor);
+// Matrix products as torch.matmul defines them: vectors count as matrices of one row or column, which the result does
+// not have.
+ValueId matrix_product(AtenContext& c, ValueId a, ValueId b);
+// x with dimension `axis` put to the end, and the order that does it; it is its own inverse.
+std::vector<int64_t> axis_last(int rank, int64_t axis);
+// x [..., n, I] with updates [..., m, I] at places [..., m] of the dimension before the last; what is outside of it is
+// left out. `join`: "none" (the update replaces what is there), "add", "mul", "min", "max".
+ValueId scattered(AtenContext& c, ValueId x, ValueId places, ValueId updates, const std::string& join);
+// Indices along a dimension as i64 from 0 on; negative ones count from the end.
+ValueId counted_from_front(AtenContext& c, ValueId indices, const Expr& extent);
+ValueId mean(AtenContext& c, ValueId x, const std::vector<int64_t>& axes, bool keepdims = true);
+// The extent of a slice's place: counted from the end when negative, and held within 0 .. extent.
+Expr place_within(AtenContext& c, const Expr& place, const Expr& extent);
+
+}  // namespace tessera::inline aten

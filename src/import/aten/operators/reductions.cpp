@@ -1,0 +1,261 @@
+// Reductions, and running sums.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <numeric>
+
+#include "arith/simplify.h"
+#include "import/aten/operators/handlers.h"
+
+namespace tessera::inline aten {
+
+using Ints = std::vector<int64_t>;
+
+Ints axis_last(int rank, int64_t axis) {
+  Ints order(static_cast<size_t>(rank));
+  std::iota(order.begin(), order.end(), 0);
+  std::swap(order[static_cast<size_t>(axis)], order.back());
+  return order;
+}
+
+namespace {
+
+// Of one dimension or a list of them, under "dim".
+Ints reduced_axes(AtenContext& c, ValueId x) { return c.dimensions("dim", c.rank(x)); }
+
+ValueId reduced(AtenContext& c, const std::string& kind, ValueId x, const Ints& axes, bool keepdims) {
+  return axes.empty() ? x : c.reduce(kind, x, axes, keepdims);
+}
+
+template <const char* kKind>
+void as_reduction(AtenContext& c) {
+  const ValueId given = c.tensor("self");
+  const ValueId x = c.cast(given, c.result_dtype(c.dtype(given)));
+  c.out(reduced(c, kKind, x, reduced_axes(c, x), c.truth("keepdim", false)));
+}
+constexpr char kSum[] = "sum", kProd[] = "prod", kMax[] = "max", kMin[] = "min";
+
+void import_mean(AtenContext& c) {
+  const ValueId given = c.tensor("self");
+  const ValueId x = c.cast(given, c.result_dtype(c.dtype(given)));
+  c.out(mean(c, x, reduced_axes(c, x), c.truth("keepdim", false)));
+}
+
+// Truths as 0 and 1.
+template <const char* kKind>
+void as_quantifier(AtenContext& c) {
+  const ValueId x = c.cast(c.cast(c.tensor("self"), DType::kBool), DType::kU8);
+  const ValueId y = reduced(c, kKind, x, reduced_axes(c, x), c.truth("keepdim", false));
+  c.out(c.cast(y, c.result_dtype(DType::kBool)));
+}
+
+void import_count_nonzero(AtenContext& c) {
+  const ValueId x = c.cast(c.cast(c.tensor("self"), DType::kBool), DType::kI64);
+  c.out(reduced(c, "sum", x, reduced_axes(c, x), false));
+}
+
+// The place of the first extremum along the axis; a NaN is one.
+ValueId place_of(AtenContext& c, ValueId x, ValueId extremum, int64_t axis) {
+  ValueId is_it = c.op("eq", {x, extremum});
+  if (is_float(c.dtype(x))) {
+    const ValueId nan = c.op("is_nan", {x});
+    is_it = c.op("logical_or", {is_it, nan});
+  }
+  const Expr extent = c.shape(x)[static_cast<size_t>(axis)];
+  Shape along(static_cast<size_t>(c.rank(x)), 1);
+  along[static_cast<size_t>(axis)] = extent;
+  const ValueId places = c.op("select", {is_it, c.iota(along, axis), c.integer(extent)});
+  return c.reduce("min", places, {axis}, true);
+}
+
+ValueId without(AtenContext& c, ValueId x, int64_t axis) {
+  Shape sizes = c.shape(x);
+  sizes.erase(sizes.begin() + axis);
+  return c.reshape(x, sizes);
+}
+
+ValueId comparable(AtenContext& c, ValueId x) { return c.dtype(x) == DType::kBool ? c.cast(x, DType::kU8) : x; }
+
+// max and min: of all elements, of one dimension with the places, or of two operands.
+template <const char* kKind>
+void as_extremum(AtenContext& c) {
+  const ValueId given = c.tensor("self");
+  const ValueId x = comparable(c, given);
+  if (c.overload() == "other") return c.out(c.op(kKind, {given, c.tensor("other")}));
+  if (!c.has("dim")) return c.out(c.cast(reduced(c, kKind, x, reduced_axes(c, x), false), c.dtype(given)));
+  const bool keepdims = c.truth("keepdim", false);
+  if (c.rank(x) == 0) {
+    c.out(0, given);
+    return c.out(1, c.integer(0));
+  }
+  const int64_t axis = c.dimension("dim", c.rank(x));
+  const ValueId most = c.reduce(kKind, x, {axis}, true);
+  const auto result = [&](ValueId v) { return keepdims ? v : without(c, v, axis); };
+  c.out(0, c.cast(result(most), c.dtype(given)));
+  if (c.wants(1)) c.out(1, result(place_of(c, x, most, axis)));
+}
+
+template <const char* kKind>
+void as_place(AtenContext& c) {
+  const ValueId given = comparable(c, c.tensor("self"));
+  const bool all = !c.has("dim") || c.rank(given) == 0;
+  const ValueId x = all ? c.reshape(given, {c.count(given)}) : given;
+  const int64_t axis = all ? 0 : c.dimension("dim", c.rank(x));
+  const ValueId place = place_of(c, x, c.reduce(kKind, x, {axis}, true), axis);
+  if (all && c.truth("keepdim", false)) return c.out(c.reshape(place, Shape(static_cast<size_t>(c.rank(given)), 1)));
+  c.out(!all && c.truth("keepdim", false) ? place : without(c, place, axis));
+}
+
+// ---- spread ----
+
+struct Spread {
+  ValueId variance, mean;
+};
+// The squares of distances from the mean, summed and divided by the count less the correction.
+Spread spread(AtenContext& c) {
+  const ValueId x = c.tensor("self");
+  const Ints axes = reduced_axes(c, x);
+  const double correction = c.has("correction") ? c.number("correction") : c.truth("unbiased", true) ? 1.0 : 0.0;
+  Expr count = 1;
+  for (const int64_t axis : axes) count = count * c.shape(x)[static_cast<size_t>(axis)];
+  const ValueId centre = mean(c, x, axes);
+  const ValueId distance = c.sub(x, centre);
+  const ValueId sum = reduced(c, "sum", c.mul(distance, distance), axes, true);
+  const ValueId less = c.sub(c.cast(c.integer(normalize_size(count)), c.dtype(x)), c.scalar_like(x, correction));
+  const ValueId variance = c.div(sum, c.op("max", {less, c.scalar_like(x, 0)}));
+  if (c.truth("keepdim", false)) return {variance, centre};
+  Shape sizes;
+  for (int d = 0; d < c.rank(x); ++d)
+    if (std::find(axes.begin(), axes.end(), d) == axes.end()) sizes.push_back(c.shape(x)[static_cast<size_t>(d)]);
+  return {c.reshape(variance, sizes), c.reshape(centre, sizes)};
+}
+void import_var(AtenContext& c) { c.out(spread(c).variance); }
+void import_std(AtenContext& c) { c.out(c.op("sqrt", {spread(c).variance})); }
+void import_var_mean(AtenContext& c) {
+  const Spread s = spread(c);
+  c.out(0, s.variance);
+  c.out(1, s.mean);
+}
+void import_std_mean(AtenContext& c) {
+  const Spread s = spread(c);
+  c.out(0, c.op("sqrt", {s.variance}));
+  c.out(1, s.mean);
+}
+
+void import_logsumexp(AtenContext& c) {
+  const ValueId given = c.tensor("self");
+  const ValueId x = c.cast(given, c.result_dtype(c.dtype(given)));
+  const Ints axes = reduced_axes(c, x);
+  const bool keepdims = c.truth("keepdim", false);
+  const ValueId most = c.reduce("max", x, axes, true);
+  const ValueId infinite = c.op("is_inf", {most});
+  const ValueId moved = c.op("select", {infinite, c.scalar_like(x, 0), most});
+  const ValueId sum = c.reduce("sum", c.op("exp", {c.sub(x, moved)}), axes, true);
+  const ValueId y = c.add(c.op("log", {sum}), moved);
+  if (keepdims) return c.out(y);
+  Shape sizes;
+  for (int d = 0; d < c.rank(x); ++d)
+    if (std::find(axes.begin(), axes.end(), d) == axes.end()) sizes.push_back(c.shape(x)[static_cast<size_t>(d)]);
+  c.out(c.reshape(y, sizes));
+}
+
+// (sum |x|^p)^(1/p), and its limits.
+void import_vector_norm(AtenContext& c) {
+  const ValueId given = c.tensor("self");
+  const ValueId x = c.cast(given, c.result_dtype(c.dtype(given)));
+  const Ints axes = reduced_axes(c, x);
+  const bool keepdims = c.truth("keepdim", false);
+  const char* name = c.argument("ord") ? "ord" : "p";
+  const double p = c.number(name, 2);
+  const ValueId magnitude = c.op("abs", {x});
+  if (std::isinf(p)) return c.out(reduced(c, p > 0 ? "max" : "min", magnitude, axes, keepdims));
+  if (p == 2) return c.out(c.op("sqrt", {reduced(c, "sum", c.mul(x, x), axes, keepdims)}));
+  if (p == 1) return c.out(reduced(c, "sum", magnitude, axes, keepdims));
+  if (p == 0) {
+    const ValueId counts = c.cast(c.op("ne", {x, c.scalar_like(x, 0)}), c.dtype(x));
+    return c.out(reduced(c, "sum", counts, axes, keepdims));
+  }
+  const ValueId sum = reduced(c, "sum", c.op("pow", {magnitude, c.scalar_like(x, p)}), axes, keepdims);
+  c.out(c.op("pow", {sum, c.scalar_like(x, 1 / p)}));
+}
+
+template <const char* kKind>
+void as_running(AtenContext& c) {
+  const ValueId given = c.tensor("self");
+  const ValueId x = c.cast(given, c.result_dtype(c.dtype(given)));
+  if (c.rank(x) == 0) return c.out(x);
+  c.out(c.op("cumulate", {x},
+             {{"axis", c.dimension("dim", c.rank(x))},
+              {"kind", std::string(kKind)},
+              {"exclusive", false},
+              {"reverse", false}}));
+}
+
+// ---- order ----
+
+// The places of the first `count` elements of each line, in order.
+ValueId first_places(AtenContext& c, ValueId x, int64_t axis, int64_t count, bool descending) {
+  const Ints order = axis_last(c.rank(x), axis);
+  const ValueId turned = c.transpose(x, order);
+  Shape result = c.shape(turned);
+  const Expr extent = result.back();
+  result.back() = count;
+  const ValueId lines = c.reshape(turned, {c.count(Shape(result.begin(), result.end() - 1)), extent, 1});
+  const ValueId first = c.op("order", {lines}, {{"count", count}, {"descending", descending}});
+  return c.transpose(c.reshape(first, result), order);
+}
+
+void ordered(AtenContext& c, int64_t count, bool descending, bool values) {
+  const ValueId given = c.tensor("self");
+  if (c.rank(given) == 0) {
+    c.out(0, values ? given : c.integer(0));
+    return c.out(1, c.integer(0));
+  }
+  const ValueId x = comparable(c, given);
+  const int64_t axis = c.dimension("dim", c.rank(x), -1);
+  if (count < 0) count = c.dims(x)[static_cast<size_t>(axis)];
+  const ValueId places = first_places(c, x, axis, count, descending);
+  if (!values) return c.out(places);
+  c.out(0, c.op("gather_elements", {given, places}, {{"axis", axis}}));
+  c.out(1, places);
+}
+
+void import_topk(AtenContext& c) { ordered(c, c.whole("k"), c.truth("largest", true), true); }
+void import_sort(AtenContext& c) { ordered(c, -1, c.truth("descending", false), true); }
+void import_argsort(AtenContext& c) { ordered(c, -1, c.truth("descending", false), false); }
+
+}  // namespace
+
+std::span<const AtenOperator> reduction_operators() {
+  static constexpr AtenOperator table[] = {
+      {"all", as_quantifier<kMin>},
+      {"amax", as_reduction<kMax>},
+      {"amin", as_reduction<kMin>},
+      {"any", as_quantifier<kMax>},
+      {"argmax", as_place<kMax>},
+      {"argmin", as_place<kMin>},
+      {"argsort", import_argsort},
+      {"count_nonzero", import_count_nonzero},
+      {"cumprod", as_running<kProd>},
+      {"cumsum", as_running<kSum>},
+      {"linalg_vector_norm", import_vector_norm},
+      {"logsumexp", import_logsumexp},
+      {"max", as_extremum<kMax>},
+      {"mean", import_mean},
+      {"min", as_extremum<kMin>},
+      {"norm", import_vector_norm},
+      {"prod", as_reduction<kProd>},
+      {"sort", import_sort},
+      {"std", import_std},
+      {"std_mean", import_std_mean},
+      {"sum", as_reduction<kSum>},
+      {"topk", import_topk},
+      {"var", import_var},
+      {"var_mean", import_var_mean},
+  };
+  return table;
+}
+
+}  // namespace tessera::inline aten

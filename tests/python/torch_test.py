@@ -1,0 +1,250 @@
+#!/usr/bin/env python3
+"""torch.compile(backend="tessera") and .pt2 programs beside PyTorch.
+
+    torch_test.py TESSERA [--match REGEX]
+
+Runs with a Python that has PyTorch and torchvision: TESSERA_TEST_TORCH, else .venv-torch (scripts/setup.sh --torch). Without
+one it is skipped."""
+
+import argparse
+import os
+import pathlib
+import re
+import subprocess
+import sys
+import tempfile
+import time
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+TOLERANCE = 1e-4  # of the largest magnitude of an output
+
+
+def run_with_torch():
+    """Runs this file with the Python that has PyTorch; does not come back."""
+    python = os.environ.get("TESSERA_TEST_TORCH", str(ROOT / ".venv-torch/bin/python"))
+    if not pathlib.Path(python).exists():
+        print(f"skipped: PyTorch is not installed: no {python}; scripts/setup.sh --torch installs it")
+        sys.exit(77)
+    found = subprocess.run([python, "-c", "import torch, torchvision, sys; print(sys.version_info[:2])"],
+                           capture_output=True, text=True)
+    if found.returncode or found.stdout.strip() != str(sys.version_info[:2]):
+        print(f"skipped: {python} is no Python {sys.version_info[0]}.{sys.version_info[1]} with torch and torchvision")
+        sys.exit(77)
+    os.environ["TESSERA_TORCH_TEST_INSIDE"] = "1"
+    os.execv(python, [python, "-u", *sys.argv])
+
+
+if __name__ == "__main__" and "TESSERA_TORCH_TEST_INSIDE" not in os.environ:
+    run_with_torch()
+
+import numpy as np  # noqa: E402
+import torch  # noqa: E402
+import torch.nn.functional as F  # noqa: E402
+
+import tessera  # noqa: E402
+import tessera.torch  # noqa: E402
+import torch_operators  # noqa: E402
+
+
+def flat(value):
+    if isinstance(value, torch.Tensor):
+        return [value]
+    return [t for v in value for t in flat(v)]
+
+
+def same(got, want, what):
+    got, want = flat(got), flat(want)
+    assert len(got) == len(want), f"{what}: {len(got)} outputs for {len(want)}"
+    for i, (g, w) in enumerate(zip(got, want)):
+        assert g.dtype == w.dtype and g.shape == w.shape, f"{what}[{i}]: {g.dtype}{list(g.shape)}, expected {w.dtype}{list(w.shape)}"
+        if not w.is_floating_point():
+            assert torch.equal(g, w), f"{what}[{i}] differs"
+            continue
+        g, w = g.double(), w.double()
+        assert torch.equal(torch.isnan(g), torch.isnan(w)), f"{what}[{i}]: other NaNs"
+        infinite = torch.isinf(w)
+        assert torch.equal(g[infinite], w[infinite]), f"{what}[{i}]: other infinities"
+        rest = ~(infinite | torch.isnan(w))
+        if rest.any():
+            most = max(w[rest].abs().max().item(), 1e-30)
+            worst = (g[rest] - w[rest]).abs().max().item() / most
+            bound = TOLERANCE if flat(want)[i].dtype in (torch.float32, torch.float64) else 2e-2
+            assert worst <= bound, f"{what}[{i}] differs by {worst:.2e} of the largest magnitude"
+
+
+def compiled(function, *inputs, what, dynamic=False, allow_eager=False, **options):
+    torch._dynamo.reset()
+    tessera.torch.reset()
+    run = torch.compile(function, backend="tessera", dynamic=dynamic, **options)
+    with torch.no_grad():
+        same(run(*inputs), function(*inputs), what)
+    for report in tessera.torch.reports():
+        assert allow_eager or not (report.eager or report.reason), f"{what}: {report}"
+    return run
+
+
+def check_operators():
+    """Every operator by families: fixed and random shapes, several dtypes."""
+    failures = []
+    for name, function, inputs in torch_operators.cases():
+        try:
+            compiled(function, *inputs, what=name)
+        except Exception as error:  # noqa: BLE001 - all failures are listed
+            failures.append(f"{name}: {str(error).strip().splitlines()[0] if str(error).strip() else error!r}")
+    print("\n".join(failures))
+    assert not failures, f"{len(failures)} of the operator cases fail"
+
+
+def resnet():
+    import torchvision
+    torch.manual_seed(0)
+    return torchvision.models.resnet18(weights=None).eval()
+
+
+def check_resnet():
+    model, x = resnet(), torch.randn(1, 3, 64, 64)
+    run = compiled(model, x, what="resnet18")
+    report = tessera.torch.last_report()
+    assert report.frozen == 102 and len(report.regions) == 1 and report.compiled == report.operators, str(report)
+    # Frozen parameters that change are noticed.
+    with torch.no_grad():
+        model.fc.bias.add_(1)
+        same(run(x), model(x), "resnet18 with another bias")
+        assert report.recompiled == 1, report
+        model.fc.bias = torch.nn.Parameter(torch.zeros_like(model.fc.bias))
+        same(run(x), model(x), "resnet18 with a new bias")
+
+
+def check_open_sizes():
+    """One compiled program for all batches: nothing is compiled again."""
+    model = torch.nn.Sequential(torch.nn.Conv2d(3, 8, 3, padding=1), torch.nn.ReLU(), torch.nn.AdaptiveAvgPool2d(1),
+                                torch.nn.Flatten(), torch.nn.Linear(8, 5)).eval()
+    run = compiled(model, torch.randn(2, 3, 9, 9), what="open batch", dynamic=True)
+    with torch.no_grad():
+        for batch, extent in ((3, 9), (7, 12), (4, 31)):
+            x = torch.randn(batch, 3, extent, extent)
+            same(run(x), model(x), f"batch {batch}, extent {extent}")
+    assert len(tessera.torch.reports()) == 1, tessera.torch.reports()
+    report = tessera.torch.last_report()
+    assert report.regions[0].symbols and report.eager_runs == 0, report
+
+
+def check_fallback():
+    """What is not read is left to PyTorch, named and counted; the rest is compiled."""
+    def function(x):
+        y = torch.relu(x @ x) + 1
+        return torch.lgamma(y) * 2 + y
+
+    compiled(function, torch.rand(4, 4), what="fallback", allow_eager=True)
+    report = tessera.torch.last_report()
+    assert [target for _, target, _ in report.eager] == ["aten.lgamma.default"], report.eager
+    assert len(report.regions) >= 1 and report.compiled >= 4, report
+    assert "1 x aten.lgamma.default left to PyTorch" in str(report), report
+    # With gradients all of it is PyTorch's.
+    torch._dynamo.reset()
+    layer = torch.nn.Linear(3, 2)
+    import warnings
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        torch.compile(layer, backend="tessera")(torch.randn(1, 3)).sum().backward()
+    assert layer.weight.grad is not None and any("no_grad" in str(w.message) for w in caught)
+
+
+class Counter(torch.nn.Module):
+    """A buffer that each run changes."""
+
+    def __init__(self):
+        super().__init__()
+        self.register_buffer("total", torch.zeros(3))
+
+    def forward(self, x):
+        self.total.add_(x)
+        return self.total * 2
+
+
+def check_pt2(tessera_command):
+    """Programs of torch.export, by the command line and by the package."""
+    with tempfile.TemporaryDirectory() as folder:
+        batch = torch.export.Dim("batch", min=1, max=8)
+        for name, decomposed in (("raw", False), ("core", True)):
+            model, x = resnet(), torch.randn(2, 3, 64, 64)
+            program = torch.export.export(model, (x,), dynamic_shapes=({0: batch},))
+            if decomposed:
+                program = program.run_decompositions()
+            path = f"{folder}/{name}.pt2"
+            torch.export.save(program, path)
+            done = subprocess.run([tessera_command, "compile", path, "-o", f"{folder}/{name}.so"], capture_output=True, text=True)
+            assert done.returncode == 0, done.stderr
+            module = tessera.load(f"{folder}/{name}.so")
+            with torch.no_grad():
+                for count in (1, 5):
+                    x = torch.randn(count, 3, 64, 64)
+                    same(torch.from_numpy(module.run([x.numpy()])[0]), model(x), f"{name}.pt2, batch {count}")
+        program = torch.export.export(Counter().eval(), (torch.ones(3),)).run_decompositions()
+        torch.export.save(program, f"{folder}/counter.pt2")
+        counter = tessera.compile(f"{folder}/counter.pt2")
+        for step in (1, 2, 3):
+            (y,) = counter.run([np.ones(3, np.float32)])
+            assert (y == 2 * step).all(), (step, y)
+
+
+def check_transformer():
+    """A layer with attention, masked and causal, of open length."""
+    class Layer(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.qkv, self.norm = torch.nn.Linear(32, 96), torch.nn.LayerNorm(32)
+
+        def forward(self, x, mask):
+            q, k, v = (t.unflatten(-1, (4, 8)).transpose(1, 2) for t in self.qkv(self.norm(x)).chunk(3, -1))
+            y = F.scaled_dot_product_attention(q, k, v, attn_mask=mask)
+            return x + y.transpose(1, 2).flatten(2), F.scaled_dot_product_attention(q, k, v, is_causal=True)
+
+    layer = Layer().eval()
+    mask = torch.rand(2, 1, 1, 10) > 0.3
+    compiled(layer, torch.randn(2, 10, 32), mask, what="transformer layer")
+    run = compiled(layer, torch.randn(2, 10, 32), mask, what="transformer layer of open length", dynamic=True)
+    with torch.no_grad():
+        x, mask = torch.randn(2, 23, 32), torch.rand(2, 1, 1, 23) > 0.3
+        same(run(x, mask), layer(x, mask), "transformer layer of another length")
+
+
+def check_docs():
+    """The blocks of docs/pytorch.md, in order, in a folder of their own."""
+    torch._dynamo.reset()
+    text, names = (ROOT / "docs/pytorch.md").read_text(), {}
+    with tempfile.TemporaryDirectory() as folder:
+        os.chdir(folder)
+        for block in re.findall(r"^```python\n(.*?)^```$", text, re.S | re.M):
+            exec(block, names)
+        os.chdir(ROOT)
+
+
+def main():
+    parser = argparse.ArgumentParser()
+    parser.add_argument("tessera", type=os.path.abspath)
+    parser.add_argument("--match", default="")
+    args = parser.parse_args()
+    torch.set_num_threads(1)
+    checks = {"operators": check_operators, "resnet": check_resnet, "open_sizes": check_open_sizes, "fallback": check_fallback,
+              "pt2": lambda: check_pt2(args.tessera), "transformer": check_transformer,
+              "docs": check_docs}
+    failed = 0
+    for name, check in checks.items():
+        if not re.search(args.match, name):
+            continue
+        begin = time.monotonic()
+        try:
+            check()
+            print(f"ok    {name} ({time.monotonic() - begin:.1f} s)")
+        except Exception as error:  # noqa: BLE001
+            failed += 1
+            print(f"wrong {name}: {error}")
+            if not isinstance(error, AssertionError):
+                import traceback
+                traceback.print_exc()
+    return 1 if failed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
