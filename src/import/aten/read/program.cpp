@@ -20,12 +20,11 @@ constexpr int64_t kSchema = 8;
   throw UserError({.id = "TSR-1115", .message = message, .node = {}, .legal = legal, .hint = hint});
 }
 
-nlohmann::json parse(const Pt2Archive& archive, const std::string& name) {
-  const ArchiveEntry entry = archive.read(name);
-  nlohmann::json json = nlohmann::json::parse(entry.bytes.begin(), entry.bytes.end(), nullptr, false);
+nlohmann::json parse(std::string_view text, const std::string& name, const std::string& place) {
+  nlohmann::json json = nlohmann::json::parse(text.begin(), text.end(), nullptr, false);
   if (json.is_discarded())
     throw UserError({.id = "TSR-1114",
-                     .message = fmt::format("{}: {} is no JSON", archive.place(), name),
+                     .message = fmt::format("{}: {} is no JSON", place, name),
                      .node = {},
                      .legal = "a text in JSON",
                      .hint = "save the program again by torch.export.save"});
@@ -193,7 +192,7 @@ AtenOutput read_output(const JsonPlace& place) {
 void read_weights(const Pt2Archive& archive, const std::string& config, const std::string& folder,
                   AtenProgram& program) {
   if (!archive.has(config)) return;
-  const nlohmann::json json = parse(archive, config);
+  const nlohmann::json json = parse(archive.read(config).bytes, config, archive.place());
   JsonPlace(json, config).at("config").members([&](const std::string& name, const JsonPlace& place) {
     const std::string path = folder + place.at("path_name").text();
     if (place.has("use_pickle") && place.at("use_pickle").boolean())
@@ -237,14 +236,22 @@ std::string model_name(const Pt2Archive& archive) {
 
 AtenProgram read_program(const Pt2Archive& archive) {
   const std::string name = model_name(archive);
-  const nlohmann::json json = parse(archive, name);
+  AtenProgram program = program_of_json(archive.read(name).bytes, name, archive.place());
+  const std::string stem = name.substr(7, name.size() - 7 - 5);
+  read_weights(archive, fmt::format("data/weights/{}_weights_config.json", stem), "data/weights/", program);
+  read_weights(archive, fmt::format("data/constants/{}_constants_config.json", stem), "data/constants/", program);
+  return program;
+}
+
+AtenProgram program_of_json(std::string_view text, const std::string& name, const std::string& place) {
+  const nlohmann::json json = parse(text, name, place);
   const JsonPlace root(json, name);
   const int64_t schema = root.at("schema_version").at("major").integer();
   if (schema != kSchema)
-    unread(fmt::format("{} is of schema {} of torch.export", archive.place(), schema),
-           fmt::format("schema {}", kSchema), "save the program again with a PyTorch of that schema");
+    unread(fmt::format("{} is of schema {} of torch.export", place, schema), fmt::format("schema {}", kSchema),
+           "save the program again with a PyTorch of that schema");
   AtenProgram program;
-  program.place = archive.place();
+  program.place = place;
   const JsonPlace module = root.at("graph_module"), graph = module.at("graph"), signature = module.at("signature");
   signature.at("input_specs").elements([&](const JsonPlace& spec) { program.inputs.push_back(read_input(spec)); });
   signature.at("output_specs").elements([&](const JsonPlace& spec) { program.outputs.push_back(read_output(spec)); });
@@ -259,11 +266,9 @@ AtenProgram read_program(const Pt2Archive& archive) {
     AtenRange read;
     if (range.has("min_val")) read.lo = std::max<int64_t>(0, range.at("min_val").integer());
     if (range.has("max_val")) read.hi = range.at("max_val").integer();
+    if (read.hi && *read.hi < read.lo) range.fail("a greatest value that is not below the least");
     program.ranges.emplace(symbol, read);
   });
-  const std::string stem = name.substr(7, name.size() - 7 - 5);
-  read_weights(archive, fmt::format("data/weights/{}_weights_config.json", stem), "data/weights/", program);
-  read_weights(archive, fmt::format("data/constants/{}_constants_config.json", stem), "data/constants/", program);
   return program;
 }
 
