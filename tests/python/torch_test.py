@@ -162,6 +162,28 @@ class Counter(torch.nn.Module):
         return self.total * 2
 
 
+def check_changes():
+    """Buffers that the model writes to, and parameters that keep changing."""
+    torch._dynamo.reset()
+    tessera.torch.reset()
+    model, expected = Counter(), Counter()
+    run = torch.compile(model, backend="tessera", dynamic=False)
+    with torch.no_grad():
+        for step in range(1, 4):
+            same(run(torch.ones(3)), expected(torch.ones(3)), f"counter, step {step}")
+            assert torch.equal(model.total, expected.total), step
+    report = tessera.torch.last_report()
+    assert report.recompiled == 0 and report.frozen == 0 and not report.eager, report
+    layer = torch.nn.Linear(3, 2)
+    run = torch.compile(layer, backend="tessera", dynamic=False)
+    with torch.no_grad():
+        for step in range(8):
+            layer.weight.mul_(0.5)
+            same(run(torch.ones(1, 3)), layer(torch.ones(1, 3)), f"another weight, step {step}")
+    report = tessera.torch.last_report()
+    assert report.recompiled == 5 and report.frozen == 0, report
+
+
 def check_pt2(tessera_command):
     """Programs of torch.export, by the command line and by the package."""
     with tempfile.TemporaryDirectory() as folder:
@@ -227,6 +249,7 @@ def main():
     args = parser.parse_args()
     torch.set_num_threads(1)
     checks = {"operators": check_operators, "resnet": check_resnet, "open_sizes": check_open_sizes, "fallback": check_fallback,
+              "changes": check_changes,
               "pt2": lambda: check_pt2(args.tessera), "transformer": check_transformer,
               "docs": check_docs}
     failed = 0
