@@ -140,6 +140,10 @@ def check_fallback():
     assert [target for _, target, _ in report.eager] == ["aten.lgamma.default"], report.eager
     assert len(report.regions) >= 1 and report.compiled >= 4, report
     assert "1 x aten.lgamma.default left to PyTorch" in str(report), report
+    # Complex numbers are PyTorch's, and what reads them.
+    compiled(lambda x: torch.fft.fft(x * 2).real.relu() + 1, torch.rand(4, 4), what="complex numbers", allow_eager=True)
+    report = tessera.torch.last_report()
+    assert report.compiled >= 1 and any("complex" in reason for _, _, reason in report.eager), report
     # With gradients all of it is PyTorch's.
     torch._dynamo.reset()
     layer = torch.nn.Linear(3, 2)
