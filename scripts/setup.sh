@@ -3,11 +3,13 @@
 # checks, in well under a second. Works on a fresh Debian 12 with nothing but git, as root or through sudo.
 #
 #   scripts/setup.sh             what the build, the tests and the demo need
-#   scripts/setup.sh --dev       also clang-format and clang-tidy
+#   scripts/setup.sh --dev       also clang-format, clang-tidy and Oclgrind
+#   scripts/setup.sh --cuda      also nvcc (100 MB), by which a test compiles the CUDA C++ that is printed
 #   scripts/setup.sh --torch     also PyTorch, for tests that need it (5 GB)
 #   scripts/setup.sh --check     install nothing; say what is missing, exit 1 if anything is
 #
-# What goes where:  Debian packages -> the system;  Python packages -> .venv/ (pinned in scripts/requirements.txt);
+# What goes where:  Debian packages -> the system;  Python packages, Open MPI with its headers and mpirun
+# among them -> .venv/ (pinned in scripts/requirements.txt);
 # PyTorch -> .venv-torch/ (scripts/requirements-torch.txt);  the ONNX schema -> .deps/onnx/;  the PP-OCR models of the demo
 # -> .deps/ppocr/;  magika's model -> .deps/magika/ (both pinned, checked by sha256).
 set -euo pipefail
@@ -29,9 +31,10 @@ packages=(
   libgtest-dev libgmock-dev libbenchmark-dev
   qemu-user g++-aarch64-linux-gnu  # tests run modules for AArch64
   libisl-dev                    # the oracle of what schedules are legal, in tests
+  opencl-headers ocl-icd-libopencl1 pocl-opencl-icd  # modules for OpenCL, and a device for tests: the CPU
   python3-venv python3-dev ca-certificates
 )
-dev_packages=(clang-format-19 clang-tidy-19)
+dev_packages=(clang-format-19 clang-tidy-19 oclgrind)
 
 # The demo's models come out of this wheel. It is unpacked, never installed: its own dependencies are not needed.
 rapidocr=rapidocr-onnxruntime==1.4.4
@@ -42,6 +45,9 @@ detector_sha256=d2a7720d45a54257208b1e13e36a8479894cb74155a5efe29462512d42f49da9
 letters=.deps/ppocr/characters.txt
 letters_sha256=a1c84d9bdb9ab29043c58896224d32941783eb821629618416dcb08f12886492
 
+# NVIDIA's compiler, of the version whose code drivers of CUDA 13.0 load; nothing of it ships.
+nvcc_wheels=(nvidia-cuda-nvcc==13.0.88 nvidia-nvvm==13.0.88 nvidia-cuda-crt==13.0.88 nvidia-cuda-runtime==13.0.96)
+
 # magika tells what kind of file something is. Unpacked too, without the large program in the wheel; the tests run its
 # Python code with the onnxruntime of .venv.
 magika=magika==1.0.3
@@ -49,15 +55,15 @@ magika_sha256=3e9b49134e8116ee40b431664dcbed9e199413efddcce1a173c734b4e0521529
 magika_model=.deps/magika/magika/models/standard_v3_3/model.onnx
 magika_model_sha256=fe2d2eb49c5f88a9e0a6c048e15d6ffdf86235519c2afc535044de433169ec8c
 
-check_only=0
-with_torch=0
+check_only=0 cuda=0 with_torch=0
 for argument in "$@"; do
   case $argument in
     --dev) packages+=("${dev_packages[@]}") ;;
+    --cuda) cuda=1 ;;
     --torch) with_torch=1 ;;
     --check) check_only=1 ;;
-    -h | --help) sed -n '2,13s/^# \{0,1\}//p' "$0"; exit 0 ;;
-    *) echo "setup: unknown option '$argument'; known: --dev --torch --check" >&2; exit 1 ;;
+    -h | --help) sed -n '2,15s/^# \{0,1\}//p' "$0"; exit 0 ;;
+    *) echo "setup: unknown option '$argument'; known: --dev --cuda --torch --check" >&2; exit 1 ;;
   esac
 done
 
@@ -189,6 +195,13 @@ PYTHON
   has_sha256 "$magika_model" "$magika_model_sha256" || fail "$magika_model has an unexpected sha256"
 }
 
+fetch_nvcc() {
+  say "fetching ${nvcc_wheels[*]}"
+  .venv/bin/python -m pip install --quiet --disable-pip-version-check --no-deps --only-binary=:all: --upgrade \
+    --target .deps/cuda "${nvcc_wheels[@]}" || fail "pip could not install nvcc (see above). Is there a network?"
+  chmod -R u+x .deps/cuda/nvidia/cu13/bin .deps/cuda/nvidia/cu13/nvvm/bin
+}
+
 mapfile -t missing < <(missing_packages)
 if [[ $check_only -eq 1 ]]; then
   status=0
@@ -206,4 +219,5 @@ venv_is_current || make_venv
 onnx_schema_is_current || copy_onnx_schema
 ppocr_is_current || fetch_ppocr
 has_sha256 "$magika_model" "$magika_model_sha256" || fetch_magika
+[[ $cuda -eq 0 || -x .deps/cuda/nvidia/cu13/bin/nvcc ]] || fetch_nvcc
 [[ $with_torch -eq 0 ]] || torch_is_current || make_torch_venv

@@ -34,9 +34,9 @@ struct CompileCommand {
 };
 
 const std::map<std::string, Emit> kEmits = {
-    {"module", Emit::kModule}, {"exe", Emit::kExecutable}, {"c", Emit::kCSource},
-    {"graph", Emit::kGraph},   {"loop", Emit::kLoop},      {"program", Emit::kProgram},
-    {"llvm", Emit::kLlvm},     {"asm", Emit::kAsm},        {"obj", Emit::kObj}};
+    {"module", Emit::kModule}, {"exe", Emit::kExecutable},   {"c", Emit::kCSource},     {"graph", Emit::kGraph},
+    {"loop", Emit::kLoop},     {"program", Emit::kProgram},  {"llvm", Emit::kLlvm},     {"asm", Emit::kAsm},
+    {"obj", Emit::kObj},       {"opencl", Emit::kGpuSource}, {"cuda", Emit::kGpuSource}};
 
 bool is_text(Emit emit) {
   return emit != Emit::kModule && emit != Emit::kObj && emit != Emit::kExecutable && emit != Emit::kCSource;
@@ -120,12 +120,24 @@ void write_c(const Compiled& compiled, const std::string& folder, const std::str
                    .hint = fmt::format("name the file: -o {} replaces it, -o OTHER.so keeps it", output)});
 }
 
+void refuse_other_target(const CompileCommand& command) {
+  throw UserError(
+      {.id = "TSR-4079",
+       .message = fmt::format("--emit {}: the target '{}' has no such language", command.emit, command.flags.target),
+       .node = {},
+       .legal = fmt::format("--target {}, or none", command.emit),
+       .hint = {}});
+}
+
 int compile(const CompileCommand& command) {
   const auto begin = std::chrono::steady_clock::now();
   Progress progress("compiling " + std::filesystem::path(command.model).filename().string());
   FlagUse use;
   DriverOptions options = driver_options(command.flags, &use);
   options.emit = kEmits.at(command.emit);
+  // The language says what the target is, where nothing else does.
+  if (options.emit == Emit::kGpuSource && options.compile.target == "native") options.compile.target = command.emit;
+  if (options.emit == Emit::kGpuSource && options.compile.target != command.emit) refuse_other_target(command);
   CompileWatch watch(command.flags.max_seconds);
   StepProgress steps(progress, &watch);
   options.observers.add(steps);
@@ -209,7 +221,8 @@ Command add_compile_command(CLI::App& root) {
          "Where to write, - for standard output; default: MODEL.so in this folder (MODEL.o for obj, MODEL for\n"
          "exe, the folder MODEL for c), and standard output for text")
       ->type_name("FILE");
-  app->add_option("--emit", command->emit, "What to write: module, exe, c, graph, loop, program, llvm, asm, obj")
+  app->add_option("--emit", command->emit,
+                  "What to write: module, exe, c, opencl, cuda, graph, loop, program, llvm, asm, obj")
       ->capture_default_str()
       ->check(CLI::IsMember(kEmits))
       ->type_name("KIND");

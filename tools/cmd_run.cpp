@@ -19,6 +19,7 @@
 #include "driver/engine/output_guard.h"
 #include "flag_use.h"
 #include "labels.h"
+#include "process_rank.h"
 #include "progress.h"
 #include "run_flags.h"
 #include "step_progress.h"
@@ -187,6 +188,7 @@ int run(const RunCommand& command) {
     run_ms = std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - begin).count();
   }
 
+  if (!process_rank().is_first()) return kExitOk;  // all processes have the same outputs, and one writes them
   bool all_agree = true;
   std::vector<OutputReport> reports;
   const std::vector<RunValue> results = model.value_results();
@@ -245,7 +247,10 @@ Command add_run_command(CLI::App& root) {
       "  tessera run mobilenet.tflite --input @photo.jpg --labels imagenet_labels.txt\n"
       "  tessera run model.onnx --engine interp\n"
       "  tessera run model.so --profile trace.json");
-  return {app, [command] { return run(*command); }};
+  return {app, [command] {
+            command->model = model_of_rank(command->model);
+            return run(*command);
+          }};
 }
 
 }  // namespace tessera

@@ -10,6 +10,7 @@
 
 #include "commands.h"
 #include "compile_flags.h"
+#include "driver/text/accelerator_tool.h"
 #include "driver/text/schedule_tool.h"
 #include "package/atomic_file.h"
 #include "schedule/primitives/trace.h"
@@ -21,7 +22,7 @@ namespace tessera {
 namespace {
 
 struct ScheduleCommand {
-  std::string file, kernel, emit, output = "-", target = "native", l1, l2;
+  std::string file, kernel, emit, output = "-", accel, target = "native", l1, l2;
   std::vector<std::string> apply, intrinsics;
   int threads = 1;
   bool check = false, bench = false, only_scheduled = false, json = false, list_primitives = false;
@@ -55,6 +56,47 @@ void write_output(const ScheduleCommand& command, const std::string& text) {
   write_file(command.output, "output", text);
 }
 
+// What is wanted of the scheduled loops as a stream.
+int run_on_accelerator(const ScheduleCommand& command, const ScheduledLoops& loops, const Accelerator& unit) {
+  const bool is_timeline = command.emit == "timeline";
+  if (!command.emit.empty() && command.emit != "stream" && !is_timeline) {
+    for (const auto& [name, what] : kEmits)
+      if (name == command.emit) write_output(command, emit_scheduled(loops, what));
+    if (!command.check && !command.bench) return kExitOk;
+  }
+  const InstructionStream stream = make_stream(loops, unit);
+  if (command.emit == "stream" || (command.emit.empty() && !command.check && !command.bench))
+    write_output(command, print(unit, stream));
+  if (is_timeline) write_output(command, timeline_picture(unit, stream, simulate(unit, stream)));
+  nlohmann::json report;
+  bool agrees = true;
+  if (command.check)
+    for (const ScheduleCheck& check : check_stream_of(loops, unit, stream)) {
+      agrees = agrees && check.result.agrees;
+      if (!command.json)
+        fmt::print("check {}: {}: {}: {}\n", check.output, check.how, check.result.agrees ? "agrees" : "DIFFERS",
+                   check.result.text);
+      report["check"].push_back({{"output", check.output}, {"how", check.how}, {"agrees", check.result.agrees}});
+    }
+  if (command.bench && agrees) {
+    const SimulatedRun run = simulate(unit, stream);
+    check(run.problem.empty(), run.problem);
+    if (!command.json) fmt::print("{}", simulation_text(unit, stream, run));
+    report["bench"] = {{"cycles", run.cycles},
+                       {"instructions", stream.instructions.size()},
+                       {"multiply_adds", run.multiply_adds},
+                       {"peak_per_cycle", run.peak_per_cycle},
+                       {"utilisation", run.utilisation()},
+                       {"dram_bytes", run.dram_bytes},
+                       {"dram_busy", run.dram_busy},
+                       {"ms", static_cast<double>(run.cycles) / unit.clock_mhz / 1e3}};
+    for (size_t q = 0; q < unit.queues.size(); ++q)
+      report["bench"]["queues"].push_back({{"name", unit.queues[q]}, {"busy", run.queues[q].busy}});
+  }
+  if (command.json && !report.is_null()) fmt::print("{}\n", report.dump());
+  return agrees ? kExitOk : kExitMismatch;
+}
+
 int run_schedule(const ScheduleCommand& command) {
   if (command.list_primitives) return list_primitives();
   if (command.file.empty())
@@ -81,7 +123,13 @@ int run_schedule(const ScheduleCommand& command) {
   for (const std::string& file : command.intrinsics) job.intrinsics.emplace_back(read_text(file, "intrinsics"), file);
   job.compile.target = command.target;
   job.compile.num_threads = command.threads;
+  if (!command.accel.empty())
+    job.accelerator = std::make_shared<const Accelerator>(
+        read_accelerator(read_text(command.accel, "description of an accelerator"), command.accel));
   const ScheduledLoops loops = apply_schedules(job);
+  if ((command.emit == "stream" || command.emit == "timeline") && !job.accelerator)
+    throw misused(fmt::format("--emit {} requires --accel", command.emit));
+  if (job.accelerator) return run_on_accelerator(command, loops, *job.accelerator);
 
   const std::string emit = command.emit.empty() && !command.check && !command.bench ? "loop" : command.emit;
   for (const auto& [name, what] : kEmits)
@@ -148,13 +196,21 @@ Command add_schedule_command(CLI::App& root) {
                   "Tensor intrinsics that a text declares (several times: several)")
       ->allow_extra_args(false)
       ->type_name("FILE.intrin");
+  app->add_option("--accel", command->accel,
+                  "Accelerator that a file describes: a schedule may use its instructions, --emit stream prints "
+                  "them, --check runs them in its simulator, and --bench counts cycles")
+      ->type_name("FILE.json");
   app->add_option("--kernel", command->kernel, "The kernel of the file, where it has several")->type_name("NAME");
   std::vector<std::string> levels;
   for (const auto& [name, what] : kEmits) levels.push_back(name);
+  for (const char* level : {"stream", "timeline"}) levels.emplace_back(level);
   app->add_option(
          "--emit", command->emit,
          "What to print: the scheduled loops, the schedule as it is recorded, LLVM IR, assembly, what llvm-mca says "
-         "about the innermost loop, or misses of simulated caches; default: loop, unless --check or --bench is given")
+         "about the innermost loop, misses of simulated caches, an accelerator's instructions, or a picture (SVG) of "
+         "its "
+         "queues over time; default: loop, with "
+         "--accel stream, unless --check or --bench is given")
       ->check(CLI::IsMember(levels))
       ->type_name("LEVEL");
   app->add_option("--l1", command->l1, "The L1 cache of --emit cache; default: the target's")->type_name("32K/8");

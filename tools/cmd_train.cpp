@@ -5,6 +5,7 @@
 #include <filesystem>
 #include <iostream>
 #include <memory>
+#include <optional>
 
 #include <fmt/format.h>
 #include <CLI/CLI.hpp>
@@ -12,6 +13,7 @@
 
 #include "commands.h"
 #include "compile_flags.h"
+#include "driver/analysis/trace_file.h"
 #include "driver/compile.h"
 #include "driver/engine/input_sizes.h"
 #include "driver/engine/native_model.h"
@@ -25,6 +27,7 @@
 #include "loss_curve.h"
 #include "ops/op_table.h"
 #include "package/atomic_file.h"
+#include "process_rank.h"
 #include "progress.h"
 #include "stop_on_interrupt.h"
 #include "support/error.h"
@@ -38,12 +41,12 @@ namespace {
 
 struct TrainCommand {
   CompileFlags compile;
-  std::string model, output, curve, step, checkpoint, resume, loss = "cross_entropy", optimizer = "adam",
-                                                              schedule = "constant";
+  std::string model, output, curve, step, checkpoint, resume, profile, loss = "cross_entropy", optimizer = "adam",
+                                                                       schedule = "constant";
   TrainingDataOptions data;
   OptimizerOptions numbers;
   double rate = 1e-3, clip_norm = 0;
-  int64_t batch = 32, epochs = 20, warmup = 0;
+  int64_t batch = 32, epochs = 20, warmup = 0, leaves = 0;
   uint64_t seed = 0;
   std::vector<std::string> frozen;
   bool json = false, quiet = false;
@@ -62,6 +65,7 @@ void check_numbers(const TrainCommand& command) {
   if (command.batch < 1) refuse("TSR-4080", fmt::format("--batch {}", command.batch), "at least one sample");
   if (command.epochs < 1 || command.epochs > kMostEpochs)
     refuse("TSR-4080", fmt::format("--epochs {}", command.epochs), fmt::format("1 to {} epochs", kMostEpochs));
+  if (command.leaves < 0) refuse("TSR-4080", fmt::format("--leaves {}", command.leaves), "0 leaves or more");
   if (command.warmup < 0) refuse("TSR-4080", fmt::format("--warmup {}", command.warmup), "0 steps or more");
   if (!(command.data.scale > 0) || !std::isfinite(command.data.scale))
     refuse("TSR-4080", fmt::format("--scale {}", command.data.scale), "a finite number above 0");
@@ -157,23 +161,36 @@ int64_t batch_of(const TensorType& input) {
   return batch.value_or(1);
 }
 
+// How this process shares batches with others, and the samples of one part.
+DataParallel shared_with(const ProcessRank& process, const TrainCommand& command) {
+  const DataParallel parallel{process.ranks, command.leaves};
+  check_data_parallel(parallel);
+  if (command.batch % parallel.parts() != 0)
+    refuse("TSR-4080", fmt::format("--batch {}", command.batch),
+           fmt::format("a multiple of {}, the number of parts", parallel.parts()));
+  return parallel;
+}
+
 std::string hash_text(const Graph& graph) { return fmt::format("{:016x}", structural_hash(graph)); }
 
 int train_model(const TrainCommand& command) {
   check_numbers(command);
+  const ProcessRank process = process_rank();
+  const DataParallel parallel = shared_with(process, command);
   std::vector<std::string> read = files_of_model(command.model);
   read.push_back(command.data.path);
   if (!command.checkpoint.empty()) refuse_to_overwrite(command.checkpoint, read);
   if (!command.resume.empty()) read.push_back(command.resume);  // which checkpoints may replace
-  for (const std::string* written : {&command.output, &command.curve, &command.step})
+  for (const std::string* written : {&command.output, &command.curve, &command.step, &command.profile})
     if (!written->empty()) refuse_to_overwrite(*written, read);
-  refuse_one_file_twice({command.output, command.curve, command.checkpoint, command.step});
+  refuse_one_file_twice({command.output, command.curve, command.checkpoint, command.step, command.profile});
   TrainingOptions options;
   options.loss = loss_kind(command.loss);
   options.optimizer = command.numbers;
   options.optimizer.kind = optimizer_kind(command.optimizer);
   options.clip_norm = command.clip_norm;
   options.frozen = command.frozen;
+  options.parallel = parallel;
   check_optimizer(options.optimizer);
   const TrainingData data = read_training_data(command.data);
   const bool has_classes = options.loss != LossKind::kMeanSquaredError;
@@ -185,39 +202,44 @@ int train_model(const TrainCommand& command) {
   LoopOptions loop_options{.epochs = command.epochs,
                            .seed = command.seed,
                            .schedule = schedule_of(command),
-                           .checkpoint = command.checkpoint,
+                           .checkpoint = process.is_first() ? command.checkpoint : "",
                            .model_hash = {},
                            .settings = {},
-                           .has_classes = has_classes};
+                           .has_classes = has_classes,
+                           .parallel = parallel,
+                           .rank = process.rank};
   size_t num_parameters = 0;
   int64_t num_numbers = 0;
   {
     Progress progress("preparing " + std::filesystem::path(command.model).filename().string());
-    const Graph model = with_shared_constants(read_graph(command, command.batch), standard_ops());
+    const Graph model = with_shared_constants(read_graph(command, command.batch / parallel.parts()), standard_ops());
     if (model.num_own_inputs() != 1)
       refuse("TSR-6231", fmt::format("the model has {} inputs", model.num_own_inputs()), "a model with one input");
-    require_batch(data, batch_of(model.type(model.inputs[0])));
+    require_batch(data, batch_of(model.type(model.inputs[0])) * parallel.parts());
     TrainingStep made = training_step(model, options, standard_ops());
     loop_options.model_hash = hash_text(model);
     loop_options.settings = fmt::format(
-        "batch {}, seed {}, epochs {}, loss {}, optimizer {}, lr {}, schedule {} {}, step {}, {} samples",
-        model.type(model.inputs[0]).to_string(), command.seed, command.epochs, command.loss, command.optimizer,
-        command.rate, command.schedule, command.warmup, hash_text(made.graph), data.train.size());
+        "batch {} x {}, seed {}, epochs {}, loss {}, optimizer {}, lr {}, schedule {} {}, step {}, {} samples",
+        parallel.parts(), model.type(model.inputs[0]).to_string(), command.seed, command.epochs, command.loss,
+        command.optimizer, command.rate, command.schedule, command.warmup, hash_text(made.graph), data.train.size());
     num_parameters = made.parameters.size();
     for (size_t i = 0; i < num_parameters; ++i) num_numbers += made.graph.states[i].initial->num_elements();
     learnt = made.parameters;
     learnt.insert(learnt.end(), made.statistics.begin(), made.statistics.end());
-    if (!command.step.empty()) write_file(command.step, "output", print(made.graph));
+    if (!command.step.empty() && process.is_first()) write_file(command.step, "output", print(made.graph));
     inference = compiled(with_states(model, learnt), command);
     step = compiled(std::move(made.graph), command);
   }
   TrainingLoop loop(*step, *inference, data, loop_options);
   if (!command.resume.empty()) loop.resume(command.resume);
   const double compile_seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - started).count();
-  const bool talks = !command.quiet && !command.json;
+  const bool talks = !command.quiet && !command.json && process.is_first();
   if (talks) {
     fmt::print("{} parameters ({} numbers), {} samples for training, {} for testing, {} steps of {} an epoch\n",
                num_parameters, num_numbers, data.train.size(), data.test.size(), loop.steps_per_epoch(), loop.batch());
+    if (parallel.is_used())
+      fmt::print("{} process{}, {} part{} of {} samples a step\n", parallel.ranks, parallel.ranks == 1 ? "" : "es",
+                 parallel.parts(), parallel.parts() == 1 ? "" : "s", loop.batch() / parallel.parts());
     fmt::print("compiled in {:.1f} s\n", compile_seconds);
     if (!command.resume.empty()) fmt::print("going on after step {}\n", loop.steps_done());
     std::fflush(stdout);
@@ -226,7 +248,9 @@ int train_model(const TrainCommand& command) {
   EpochReport last;
   LoopResult result;
   {
-    StopOnInterrupt interrupt;
+    // Ranks would end after different steps: they end at once instead, and go on from the last epoch.
+    std::optional<StopOnInterrupt> interrupt;
+    if (process.ranks == 1) interrupt.emplace();
     result = loop.run(StopOnInterrupt::asked(), [&](const EpochReport& report) {
       last = report;
       if (!talks) return;
@@ -247,11 +271,20 @@ int train_model(const TrainCommand& command) {
                command.checkpoint.empty() ? "" : fmt::format("; go on with --resume {}", command.checkpoint));
     return kExitInterrupted;
   }
+  const auto profile = [&] {
+    if (command.profile.empty()) return;
+    profile_run(*step, process.is_first() ? command.profile : fmt::format("{}.{}", command.profile, process.rank));
+  };
+  if (!process.is_first()) {  // the first one writes what there is to write
+    profile();
+    return kExitOk;
+  }
   if (result.losses.empty()) loop.test(last);  // there was nothing left to do
   if (talks && !result.losses.empty()) fmt::print("loss  {}\n", coloured(sparkline(result.losses, 72), "34", colour));
   if (!command.curve.empty())
     write_curve(command.curve, std::filesystem::path(command.model).filename().string() + ": loss", result.losses);
   if (!command.output.empty()) write_trained(command, *step, learnt);
+  profile();
   if (command.json) {
     nlohmann::json report = {{"model", command.model},
                              {"parameters", num_numbers},
@@ -310,6 +343,10 @@ Command add_train_command(CLI::App& root) {
   app->add_option("--freeze", c.frozen, "A constant that stays what it is")->allow_extra_args(false)->type_name("NAME");
   app->add_option("--epochs", c.epochs, "How often the samples are seen")->capture_default_str();
   app->add_option("--batch", c.batch, "Samples in a step, where the model leaves that open")->capture_default_str();
+  app->add_option("--leaves", c.leaves,
+                  "Sum gradients over so many parts of a batch, in a fixed order: the same bits for every number of "
+                  "processes that divides it; 0: one part for each process")
+      ->capture_default_str();
   app->add_option("--seed", c.seed, "Of the order of samples")->capture_default_str();
   app->add_option("--checkpoint", c.checkpoint, "Keep parameters and moments here, after each epoch and on Ctrl-C")
       ->type_name("FILE.safetensors");
@@ -318,6 +355,10 @@ Command add_train_command(CLI::App& root) {
   app->add_option("--curve", c.curve, "Draw the loss of every step")->type_name("FILE.svg");
   app->add_option("--step", c.step, "Write the training step as a graph: for explain, bench and compile")
       ->type_name("FILE.graph");
+  app->add_option("--profile", c.profile,
+                  "Do two more steps at the end and write what threads did in the second, collectives included, as a "
+                  "Chrome trace; further processes write FILE.1, FILE.2")
+      ->type_name("FILE.json");
   app->add_flag("--json", c.json, "Print one line of JSON instead of text");
   app->add_flag("-q,--quiet", c.quiet, "Print nothing on success");
   add_compile_flags(*app, c.compile);
@@ -325,7 +366,8 @@ Command add_train_command(CLI::App& root) {
       "Examples:\n"
       "  tessera train lenet.onnx --data digits.npz --scale 0.0625 --epochs 30 -o lenet.so\n"
       "  tessera train mlp.graph --data digits.npz --optimizer sgd --momentum 0.9 --lr 0.05 --curve loss.svg\n"
-      "  tessera train net.onnx --data d.npz --checkpoint net.safetensors --resume net.safetensors");
+      "  tessera train net.onnx --data d.npz --checkpoint net.safetensors --resume net.safetensors\n"
+      "  mpirun -n 2 tessera train lenet.onnx --data digits.npz -o lenet.so");
   return {app, [command] { return train_model(*command); }};
 }
 

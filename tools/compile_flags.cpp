@@ -95,8 +95,10 @@ void add_compile_flags(CLI::App& app, CompileFlags& flags) {
       ->capture_default_str()
       ->type_name("LEVEL")
       ->group(group);
-  app.add_option("--target", flags.target,
-                 "native, x86-64-v2, x86-64-v3, x86-64-v4, or TRIPLE[,cpu=NAME][,+feature][,-feature]")
+  app.add_option(
+         "--target", flags.target,
+         "native, x86-64-v2, x86-64-v3, x86-64-v4, or TRIPLE[,cpu=NAME][,+feature][,-feature]; opencl: what a GPU can "
+         "run runs there")
       ->capture_default_str()
       ->type_name("TARGET")
       ->group(group);

@@ -56,23 +56,32 @@ TrainingLoop::TrainingLoop(Model& step, Model& inference, const TrainingData& da
   require_finite(samples_, "samples");
   if (options.has_classes) require_classes(targets_, inference.outputs()[0].dims.at(1));
   else require_finite(targets_, "targets");
-  steps_per_epoch_ = std::ssize(data.train) / batch_;
+  steps_per_epoch_ = std::ssize(data.train) / batch();
   batch_bytes_ = std::make_shared<std::vector<std::byte>>(static_cast<size_t>(dtype_bytes(x.dtype, elements_of(x))));
   target_bytes_ = std::make_shared<std::vector<std::byte>>(static_cast<size_t>(dtype_bytes(y.dtype, elements_of(y))));
   rate_ = std::make_shared<double>(0);
   step_.bind({Tensor(x.dtype, x.dims, batch_bytes_, batch_bytes_->data()),
               Tensor(y.dtype, y.dims, target_bytes_, target_bytes_->data()),
               Tensor(DType::kF64, {}, rate_, rate_.get())});
-  inference_.bind({Tensor(x.dtype, x.dims, batch_bytes_, batch_bytes_->data())});
+  const TensorInfo& tested = inference.inputs()[0];
+  test_batch_ = tested.dims.empty() ? 1 : tested.dims[0];
+  test_bytes_ =
+      std::make_shared<std::vector<std::byte>>(static_cast<size_t>(dtype_bytes(x.dtype, elements_of(tested))));
+  inference_.bind({Tensor(tested.dtype, tested.dims, test_bytes_, test_bytes_->data())});
 }
 
 int64_t TrainingLoop::steps_done() const { return step_.state(step_.states().size() - 1).get_int(0); }
+
+int64_t TrainingLoop::place_in_batch(int64_t sample) const {
+  const int64_t part = batch_ / options_.parallel.parts_of_rank();
+  return (sample / part * options_.parallel.ranks + options_.rank) * part + sample % part;
+}
 
 void TrainingLoop::gather(const std::vector<int64_t>& rows, size_t begin) {
   const auto copy = [&](const Tensor& from, std::vector<std::byte>& to) {
     const size_t size = to.size() / static_cast<size_t>(batch_);
     for (size_t i = 0; i < static_cast<size_t>(batch_); ++i) {
-      const auto row = static_cast<size_t>(rows[std::min(begin + i, rows.size() - 1)]);
+      const auto row = static_cast<size_t>(rows[begin + static_cast<size_t>(place_in_batch(static_cast<int64_t>(i)))]);
       std::memcpy(to.data() + i * size, from.bytes() + row * size, size);
     }
   };
@@ -126,12 +135,17 @@ void TrainingLoop::test(EpochReport& report) {
     inference_.set_state(i, step_.state(state_named(step_, inference_.states()[i].name)));
   double squares = 0;
   int64_t numbers = 0;
-  for (size_t begin = 0; begin < data_.test.size(); begin += static_cast<size_t>(batch_)) {
-    gather(data_.test, begin);
+  const auto batch = static_cast<size_t>(test_batch_);
+  for (size_t begin = 0; begin < data_.test.size(); begin += batch) {
+    const size_t size = test_bytes_->size() / batch;
+    for (size_t i = 0; i < batch; ++i) {
+      const auto row = static_cast<size_t>(data_.test[std::min(begin + i, data_.test.size() - 1)]);
+      std::memcpy(test_bytes_->data() + i * size, samples_.bytes() + row * size, size);
+    }
     inference_.run();
     const Tensor& scores = inference_.results()[0];
-    const auto count = std::min<size_t>(static_cast<size_t>(batch_), data_.test.size() - begin);
-    const int64_t each = scores.num_elements() / batch_, targets = targets_.dims()[1];
+    const auto count = std::min(batch, data_.test.size() - begin);
+    const int64_t each = scores.num_elements() / test_batch_, targets = targets_.dims()[1];
     for (size_t i = 0; i < count; ++i) {
       const int64_t row = data_.test[begin + i], first = static_cast<int64_t>(i) * each;
       if (!options_.has_classes) {
@@ -173,7 +187,7 @@ LoopResult TrainingLoop::run(const std::atomic<bool>& stop, const std::function<
         result.interrupted = true;
         break;
       }
-      gather(rows, static_cast<size_t>(i * batch_));
+      gather(rows, static_cast<size_t>(i * batch()));
       *rate_ = options_.schedule.at(done, steps);
       step_.run();
       const double loss = step_.results()[0].get_double(0);
@@ -193,7 +207,7 @@ LoopResult TrainingLoop::run(const std::atomic<bool>& stop, const std::function<
     if (!options_.checkpoint.empty() && count > 0) save(options_.checkpoint);
     if (result.interrupted) break;
     report.loss = sum / static_cast<double>(count);
-    report.train = static_cast<double>(right) / static_cast<double>(count * targets_.dims()[1] * batch_);
+    report.train = static_cast<double>(right) / static_cast<double>(count * targets_.dims()[1] * batch());
     report.steps_per_second = static_cast<double>(count) / seconds;
     test(report);
     on_epoch(report);

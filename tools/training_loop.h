@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "driver/engine/model.h"
+#include "train/data_parallel.h"
 #include "training_data.h"
 
 namespace tessera {
@@ -29,6 +30,8 @@ struct LoopOptions {
   std::string checkpoint;            // written after each epoch and when interrupted; empty: none
   std::string model_hash, settings;  // what a checkpoint is of, and was made with
   bool has_classes = true;           // the model's scores are held against classes
+  DataParallel parallel = {};        // how the batch is shared, and which part is this process's
+  int64_t rank = 0;
 };
 
 struct EpochReport {
@@ -46,12 +49,13 @@ struct LoopResult {
 };
 
 // The inputs of `step`, in order: the batch, its targets, the learning rate; results: loss and how many are right.
-// `inference` has the batch as its input, and the first of the step's states as its states.
+// `inference` has a batch as its input, and the first of the step's states as its states. Of a batch that ranks share,
+// a process reads its own parts; every one of them tests all samples.
 class TrainingLoop {
  public:
   TrainingLoop(Model& step, Model& inference, const TrainingData& data, const LoopOptions& options);
 
-  int64_t batch() const { return batch_; }
+  int64_t batch() const { return batch_ * options_.parallel.ranks; }  // of all ranks
   int64_t steps_per_epoch() const { return steps_per_epoch_; }
   int64_t steps_done() const;
 
@@ -66,15 +70,18 @@ class TrainingLoop {
   void test(EpochReport& report);
 
  private:
+  // The samples of the parts of this rank, of the whole batch that begins at `begin`.
   void gather(const std::vector<int64_t>& rows, size_t begin);
+  int64_t place_in_batch(int64_t sample) const;
 
   Model& step_;
   Model& inference_;
   const TrainingData& data_;
   const LoopOptions options_;
-  Tensor samples_, targets_;  // as rows of the model's types
-  int64_t batch_ = 0, steps_per_epoch_ = 0;
-  std::shared_ptr<std::vector<std::byte>> batch_bytes_, target_bytes_;
+  Tensor samples_, targets_;                 // as rows of the model's types
+  int64_t batch_ = 0, steps_per_epoch_ = 0;  // samples of this rank
+  int64_t test_batch_ = 0;
+  std::shared_ptr<std::vector<std::byte>> batch_bytes_, target_bytes_, test_bytes_;
   std::shared_ptr<double> rate_;
 };
 

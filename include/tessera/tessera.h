@@ -25,7 +25,7 @@ typedef enum tessera_status {
   TESSERA_UNSUPPORTED = 4,      /* this machine lacks a CPU feature or a library that the module needs */
   TESSERA_OUT_OF_MEMORY = 5,
   TESSERA_DEVICE_FAILED = 6, /* a device could not do what a run asked of it */
-  TESSERA_INTERNAL = 64 /* a bug of ours */
+  TESSERA_INTERNAL = 64      /* a bug of ours */
 } tessera_status;
 
 /* What went wrong, for a person. `id` is stable ("TSR-7003"); `message` says what was found, what is legal and
@@ -257,6 +257,12 @@ void tessera_session_set_trace(tessera_session* session, tessera_trace_fn trace,
  * below the session's number of threads. null turns it off. */
 typedef void (*tessera_worker_trace_fn)(void* user, int32_t kernel, int32_t worker, int32_t phase);
 void tessera_session_set_worker_trace(tessera_session* session, tessera_worker_trace_fn trace, void* user);
+
+/* Called where an operation of a device's queue begins (phase 0) and ends (phase 1) in later runs, on a thread of the
+ * device; `device` numbers the module's. Communicators tell of their collectives, other devices of nothing so far. null
+ * turns it off, and returns when no call is under way. */
+typedef void (*tessera_device_trace_fn)(void* user, int32_t device, const char* operation, int32_t phase);
+void tessera_session_set_device_trace(tessera_session* session, tessera_device_trace_fn trace, void* user);
 
 #ifdef __cplusplus
 }

@@ -41,6 +41,28 @@ def adam(x0: Operand, x1: Operand, x2: Operand, x3: Operand, x4: Operand, x5: Op
 def add(x0: Operand, x1: Operand, /, *, name: str = "") -> Value:
     """a + b; integers wrap."""
 
+def all_gather(x0: Operand, /, *, mesh: str, axes: str, name: str = "") -> Value:
+    """What all ranks of a group have, one behind the other along dimension 0.
+
+    mesh (string): all ranks, "data=2,model=4"
+    axes (string): along which a group lies: "data"
+    """
+
+def all_reduce(x0: Operand, /, *, mesh: str, axes: str, kind: str, name: str = "") -> Value:
+    """The sum, product, minimum or maximum of what all ranks of a group have.
+
+    mesh (string): all ranks, "data=2,model=4"
+    axes (string): along which a group lies: "data"
+    kind (string): sum, prod, min or max
+    """
+
+def all_to_all(x0: Operand, /, *, mesh: str, axes: str, name: str = "") -> Value:
+    """Each rank's part, along dimension 0, of what every rank of a group has, one behind the other.
+
+    mesh (string): all ranks, "data=2,model=4"
+    axes (string): along which a group lies: "data"
+    """
+
 def asin(x0: Operand, /, *, name: str = "") -> Value:
     """The angle whose sine is x."""
 
@@ -472,6 +494,14 @@ def reduce_mean(x0: Operand, /, *, axes: Sequence[int], keepdims: bool, name: st
 
     axes (ints): the dimensions to reduce
     keepdims (bool): whether a reduced dimension stays with extent 1
+    """
+
+def reduce_scatter(x0: Operand, /, *, mesh: str, axes: str, kind: str, name: str = "") -> Value:
+    """Each rank's part, along dimension 0, of the sum, product, minimum or maximum of what a group has.
+
+    mesh (string): all ranks, "data=2,model=4"
+    axes (string): along which a group lies: "data"
+    kind (string): sum, prod, min or max
     """
 
 def reduce_sum_square(x0: Operand, /, *, axes: Sequence[int], keepdims: bool, name: str = "") -> Value:

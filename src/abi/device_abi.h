@@ -45,6 +45,9 @@ typedef struct tsr_device_functions {
   int32_t (*wait)(void* queue, uint32_t token, char* message);
   /* Until everything is done; forgets a failure. */
   void (*drain)(void* queue);
+  /* From now on, `trace` is called on the queue's own thread where an operation begins (phase 0) and ends (phase 1);
+   * null turns it off. The function may be missing: then nobody hears of operations. */
+  void (*set_trace)(void* queue, void (*trace)(void* user, const char* operation, int32_t phase), void* user);
 } tsr_device_functions;
 
 #ifdef __cplusplus

@@ -21,6 +21,7 @@
 #include "program/join_pieces.h"
 #include "program/printer.h"
 #include "program/size_formula.h"
+#include "schedule/choose.h"
 #include "support/error.h"
 #include "support/hash.h"
 #include "support/symbolic_shape_error.h"
@@ -50,8 +51,8 @@ ModuleInfo describe(const ImportedModel& model, const Target& target, const Driv
   }
   info.options["opt-level"] = std::to_string(options.compile.opt_level);
   if (options.compile.precision != "f32") info.options["precision"] = options.compile.precision;
-  if (!options.compile.places.empty())
-    info.options["places"] = fmt::format("{}", fmt::join(options.compile.places, ","));
+  if (const std::vector<std::string> places = places_of(options.compile); !places.empty())
+    info.options["places"] = fmt::format("{}", fmt::join(places, ","));
   if (!options.compile.variants.empty())
     info.options["variants"] = fmt::format("{}", fmt::join(options.compile.variants, ","));
   info.variants = variant_table(options.compile, target, variant_targets(options.compile, target));
@@ -69,9 +70,13 @@ ModuleInfo describe(const ImportedModel& model, const Target& target, const Driv
 }
 
 // What C source is made with: loops as they are defined, once each, and images in the order of the model: small code,
-// for a machine that nobody knows.
+// for a machine that nobody knows. Kernels of a GPU are not joined, and read images in the order of the model.
 DriverOptions options_of_steps(const DriverOptions& options) {
   DriverOptions steps = options;
+  if (device_target(options.compile)) {
+    for (const JoiningStep& step : joining_steps()) steps.compile.disabled_passes.emplace(step.name);
+    for (const char* pass : {"assign_layouts", "merge_conv_groups"}) steps.compile.disabled_passes.emplace(pass);
+  }
   if (options.emit != Emit::kCSource) return steps;
   for (const std::string_view step : schedule_step_names()) steps.compile.disabled_passes.emplace(step);
   for (const char* pass : {"assign_layouts", "merge_conv_groups", "partition_loops"})
@@ -97,7 +102,7 @@ class Compile {
         decides_(deciding_for(options)) {}
 
   Compiled run(ImportedModel model) {
-    if (!options_.compile.places.empty()) check_may_be_placed(model);
+    if (!places_of(options_.compile).empty()) check_may_be_placed(model);
     result_.info = describe(model, target_, options_);
     if (model.flow) result_.flow = model.flow->why;
 
@@ -198,6 +203,10 @@ class Compile {
   // Machine code, and the parts of a module.
   void generate(Program program) {
     if (options_.emit == Emit::kCSource) return print_c(program);
+    if (options_.emit == Emit::kGpuSource) {
+      result_.text = runner_.time(kCodegen, [&] { return gpu_source(program, options_.compile); });
+      return;
+    }
     CodegenOptions codegen;
     const bool keep_all = !options_.runner.save_temps.empty();
     const ObjectCode object = runner_.time(kCodegen, [&] {
@@ -298,7 +307,7 @@ std::string model_hash_of(const Graph& graph, const DriverOptions& options) {
   hasher.add(static_cast<uint64_t>(options.compile.opt_level));
   for (const std::string& pass : options.compile.disabled_passes) hasher.add(pass);
   for (const std::string& kernel : options.compile.kernels) hasher.add(kernel);
-  for (const std::string& place : options.compile.places) hasher.add(place);
+  for (const std::string& place : places_of(options.compile)) hasher.add(place);
   return fmt::format("{:016x}", hasher.value());
 }
 

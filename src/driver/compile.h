@@ -21,7 +21,7 @@ namespace tessera::inline driver {
 
 // The result of a compile as far as `emit` asked it to go.
 struct Compiled {
-  std::string text;                 // kGraph, kLoop, kProgram, kLlvm, kAsm, kCSource
+  std::string text;                 // kGraph, kLoop, kProgram, kLlvm, kAsm, kCSource, kGpuSource
   std::string header;               // kCSource, whose .c file is `text`
   std::vector<std::byte> code;      // kObj: the object; kModule: the shared object
   Program program;                  // kModule: planned, with the weights

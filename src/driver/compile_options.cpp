@@ -83,7 +83,7 @@ Target deciding_target(const CompileOptions& options) {
 }
 
 Target resolve_target(const CompileOptions& options) {
-  Target target = parse_target(options.target);
+  Target target = parse_target(host_target(options));
   target.num_threads = options.num_threads > 0 ? options.num_threads : tessera_default_num_threads();
   return target;
 }
@@ -96,7 +96,7 @@ Fp32Products fp32_of(const CompileOptions& options) {
                      .legal = "fma, pieces, auto",
                      .hint = did_you_mean(options.fp32, {"fma", "pieces", "auto"})});
   if (options.fp32 == "fma") return Fp32Products::kFma;
-  const Target target = parse_target(options.target);
+  const Target target = parse_target(host_target(options));
   const bool has_tiles = best_tile_intrinsic(target) != nullptr;
   if (options.fp32 == "pieces" && !has_tiles && !best_dot_intrinsic(target, DType::kBF16))
     throw UserError(

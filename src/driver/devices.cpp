@@ -5,13 +5,19 @@
 #include <algorithm>
 #include <array>
 #include <map>
+#include <optional>
 #include <utility>
 
 #include <fmt/format.h>
 
+#include "codegen/gpu/gpu_codegen.h"
+#include "codegen/gpu/gpu_dialects.h"
 #include "codegen/llvm/llvm_codegen.h"
+#include "driver/collective_image.h"
+#include "driver/step_names.h"
 #include "package/link.h"
 #include "program/assign_devices.h"
+#include "program/overlap_calls.h"
 #include "support/error.h"
 #include "support/nearest_names.h"
 
@@ -28,8 +34,32 @@ DeviceImage generate_null(const Program& program, int32_t device, const Target& 
   return {link_shared_object(code.object, link), code.scratch_bytes};
 }
 
-constexpr std::array kBackEnds = {
+DeviceImage source_image(const std::string& source) {
+  const auto* first = reinterpret_cast<const std::byte*>(source.data());
+  return {{first, first + source.size()}, 0};
+}
+
+DeviceImage generate_opencl(const Program& program, int32_t device, const Target&, const CodegenOptions&) {
+  return source_image(generate_gpu_source(program, device, opencl_c()));
+}
+DeviceImage generate_cuda(const Program& program, int32_t device, const Target&, const CodegenOptions&) {
+  return source_image(generate_gpu_source(program, device, cuda_cpp()));
+}
+
+// What collectives of several ranks run on unless a pattern says otherwise.
+constexpr const char* kDefaultCommunicator = "mpi";
+
+constexpr GpuLimits kGpuLimits = {};
+
+const std::array kBackEnds = {
     DeviceBackEnd{"null", "No device: other memory and a queue in the host's own process, for tests", generate_null},
+    DeviceBackEnd{"opencl", "A device that OpenCL 1.2 reaches: a GPU, or the CPU by PoCL", generate_opencl, &kGpuLimits,
+                  &opencl_c()},
+    DeviceBackEnd{"cuda", "A GPU of NVIDIA's, by its driver", generate_cuda, &kGpuLimits, &cuda_cpp()},
+    DeviceBackEnd{"mpi", "A communicator: collectives between processes, by MPI", generate_collectives, nullptr,
+                  nullptr, true},
+    DeviceBackEnd{"loopback", "A communicator between sessions of one process, for tests", generate_collectives,
+                  nullptr, nullptr, true},
 };
 
 const DeviceBackEnd* find_back_end(std::string_view kind) {
@@ -52,6 +82,12 @@ Placement parse_place(const std::string& text) {
   return {text.substr(0, at), text.substr(at + 1)};
 }
 
+// Whether the kernel cannot be computed by one rank alone.
+bool joins_ranks(const Kernel& kernel) {
+  const std::optional<Collective> collective = collective_of(kernel);
+  return collective && collective->group_size() > 1;
+}
+
 // Whether the pattern fits one of the names of a kernel's nodes, which '+' joins.
 bool fits(const std::string& pattern, const std::string& loc) {
   for (size_t begin = 0; begin <= loc.size();) {
@@ -62,9 +98,51 @@ bool fits(const std::string& pattern, const std::string& loc) {
   return false;
 }
 
+// Why a GPU does not run the kernel; empty when it does.
+std::string not_for_gpu(const Kernel& kernel, const GpuLimits& limits) {
+  if (!kernel.definition) return "it has loops of its own, which are not cut into threads";
+  const auto answer = schedule_for_gpu(*kernel.definition, limits);
+  if (const auto* declined = std::get_if<Declined>(&answer)) return declined->reason;
+  return no_gpu_code(std::get<GpuAnswer>(answer).program);
+}
+
 }  // namespace
 
 std::span<const DeviceBackEnd> device_back_ends() { return kBackEnds; }
+
+const DeviceBackEnd* device_target(const CompileOptions& options) {
+  const DeviceBackEnd* back_end = find_back_end(options.target);
+  return back_end && back_end->gpu ? back_end : nullptr;
+}
+
+std::string host_target(const CompileOptions& options) { return device_target(options) ? "native" : options.target; }
+
+std::vector<std::string> places_of(const CompileOptions& options) {
+  std::vector<std::string> places = options.places;
+  if (const DeviceBackEnd* back_end = device_target(options)) places.push_back(fmt::format("*={}", back_end->kind));
+  return places;
+}
+
+bool runs_on_gpu(const Program& program, const Kernel& kernel) {
+  if (kernel.device == 0) return false;
+  const DeviceBackEnd* back_end = find_back_end(program.devices[static_cast<size_t>(kernel.device) - 1].kind);
+  return back_end && back_end->gpu;
+}
+
+void schedule_on_gpus(Program& program, Numerics loosest) {
+  for (Kernel& kernel : program.kernels) {
+    if (!runs_on_gpu(program, kernel)) continue;
+    const DeviceBackEnd& back_end = *find_back_end(program.devices[static_cast<size_t>(kernel.device) - 1].kind);
+    auto answer = schedule_for_gpu(*kernel.definition, *back_end.gpu, loosest);
+    check(std::holds_alternative<GpuAnswer>(answer), "a kernel on a GPU that no rule takes: " + kernel.program.name);
+    auto& taken = std::get<GpuAnswer>(answer);
+    taken.program.symbols = kernel.program.symbols;
+    taken.program.name = kernel.program.name;
+    kernel.program = std::move(taken.program);
+    kernel.rule = taken.rule;
+    kernel.refused = std::move(taken.refused);
+  }
+}
 
 void check_places(const std::vector<std::string>& places) {
   for (const std::string& text : places) {
@@ -83,30 +161,60 @@ void check_places(const std::vector<std::string>& places) {
 
 void refuse_places(std::string_view what) {
   throw UserError({.id = "TSR-4072",
-                   .message = fmt::format("--place: the model {}, and devices run fixed sizes alone", what),
+                   .message = fmt::format("--place or --target: the model {}, and devices run fixed sizes alone", what),
                    .node = {},
                    .legal = "models of tensors whose sizes are fixed",
-                   .hint = "fix the sizes with --shape or --dim, or leave --place out"});
+                   .hint = "fix the sizes with --shape or --dim, or run it on the CPU"});
 }
 
-void place_calls(Program& program, const std::vector<std::string>& places) {
+bool needs_places(const Program& program, const std::vector<std::string>& places) {
+  return !places.empty() || std::any_of(program.kernels.begin(), program.kernels.end(), joins_ranks);
+}
+
+void place_calls(Program& program, const CompileOptions& options, Remarks* remarks) {
   std::vector<Placement> placements;
   std::vector<ProgramDevice> devices;
   std::map<std::string, int32_t> numbers = {{"cpu", 0}};
-  for (const std::string& text : places) {
+  const auto number_of = [&](const std::string& kind) {
+    const auto [known, is_new] = numbers.try_emplace(kind, static_cast<int32_t>(devices.size()) + 1);
+    if (is_new) devices.push_back({kind, kind});
+    return known->second;
+  };
+  for (const std::string& text : places_of(options)) {
     placements.push_back(parse_place(text));
-    const std::string& kind = placements.back().kind;
-    if (numbers.try_emplace(kind, static_cast<int32_t>(devices.size()) + 1).second) devices.push_back({kind, kind});
+    number_of(placements.back().kind);
   }
+  std::vector<std::optional<std::string>> declined(program.kernels.size());  // by kernel, of those that were asked
+  const auto is_declined = [&](const DeviceBackEnd& back_end, size_t kernel) {
+    if (!back_end.gpu) return false;
+    if (!declined[kernel]) declined[kernel] = not_for_gpu(program.kernels[kernel], *back_end.gpu);
+    return !declined[kernel]->empty();
+  };
   std::vector<bool> used(placements.size(), false);
-  assign_devices(program, devices, [&](const KernelCall& call) {
+  const auto device_of = [&](const KernelCall& call) -> int32_t {
+    const auto number = static_cast<size_t>(call.kernel);
+    const Kernel& kernel = program.kernels[number];
     for (size_t i = 0; i < placements.size(); ++i) {
       if (!fits(placements[i].pattern, call.loc)) continue;
+      const DeviceBackEnd* back_end = find_back_end(placements[i].kind);
+      const bool is_communicator = back_end && back_end->is_communicator;
+      if (is_communicator ? !collective_of(kernel) : joins_ranks(kernel)) continue;
       used[i] = true;
-      return numbers.at(placements[i].kind);
+      if (!back_end || !is_declined(*back_end, number)) return numbers.at(placements[i].kind);
+      if (remarks) remarks->refused(std::string(kPlaceCalls), call.loc, *declined[number], std::string(back_end->kind));
+      return 0;
     }
-    return 0;
-  });
+    return joins_ranks(kernel) ? number_of(kDefaultCommunicator) : 0;
+  };
+  // All devices must be known, and each call is remarked upon once.
+  bool any = false;
+  for (const KernelCall& call : program.calls) any = device_of(call) > 0 || any;
+  remarks = nullptr;
+  if (any) {
+    overlap_calls(program, device_of);
+    assign_devices(program, devices, device_of);
+  }
+  used.resize(options.places.size());  // a target has no pattern that could be mistaken
   const auto unused = std::find(used.begin(), used.end(), false);
   if (unused == used.end()) return;
   const std::string& pattern = placements[static_cast<size_t>(unused - used.begin())].pattern;
@@ -118,6 +226,15 @@ void place_calls(Program& program, const std::vector<std::string>& places) {
        .node = {},
        .legal = "names of nodes, with *, ? and [...]",
        .hint = did_you_mean(pattern, names, "'tessera explain MODEL' lists the kernels and their nodes")});
+}
+
+std::string gpu_source(const Program& program, const CompileOptions& options) {
+  const DeviceBackEnd* back_end = device_target(options);
+  check(back_end != nullptr, "the source for a GPU of a compile for none");
+  for (size_t i = 0; i < program.devices.size(); ++i)
+    if (program.devices[i].kind == back_end->kind)
+      return generate_gpu_source(program, static_cast<int32_t>(i) + 1, *back_end->language);
+  return {};
 }
 
 std::vector<DeviceImage> device_images(const Program& program, const Target& target, const CodegenOptions& options) {

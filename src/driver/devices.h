@@ -7,8 +7,12 @@
 #include <vector>
 
 #include "codegen/common/object_code.h"
+#include "codegen/source/dialect.h"
+#include "driver/options.h"
 #include "package/module_writer.h"
 #include "program/program.h"
+#include "schedule/gpu/gpu_rules.h"
+#include "support/remarks.h"
 #include "target/target.h"
 
 namespace tessera::inline driver {
@@ -20,16 +24,42 @@ struct DeviceBackEnd {
   std::string_view summary;  // one sentence
   // Of the kernels of device number `device`. `target` is the host's.
   DeviceImage (*generate)(const Program& program, int32_t device, const Target& target, const CodegenOptions& options);
+  // Of a GPU: what its kernels may use, and the language that they are printed in. Null: kernels are scheduled as for
+  // the host.
+  const GpuLimits* gpu = nullptr;
+  const Dialect* language = nullptr;
+  bool is_communicator = false;  // its kernels are collectives, and nothing else
 };
 std::span<const DeviceBackEnd> device_back_ends();
+
+// The device that `--target` names, where it names one: the host's code is for this machine then, and all kernels that
+// the device takes run there. Null: `target` is a processor.
+const DeviceBackEnd* device_target(const CompileOptions& options);
+// The processor that the host's code is for.
+std::string host_target(const CompileOptions& options);
+// Those of the options, and that of the target behind them.
+std::vector<std::string> places_of(const CompileOptions& options);
+// Whether a kernel of the program runs on a GPU.
+bool runs_on_gpu(const Program& program, const Kernel& kernel);
 
 // UserError TSR-4070 for text that is not "PATTERN=DEVICE", TSR-4071 for an unknown device.
 void check_places(const std::vector<std::string>& places);
 // UserError TSR-4072: places are given to a model of which `what` is so.
 [[noreturn]] void refuse_places(std::string_view what);
-// Moves the calls of the nodes that the patterns name to devices, one for each kind that is named. UserError TSR-4073
-// for a pattern that no node fits. REQUIRES: check_places, and as assign_devices (program/assign_devices.h).
-void place_calls(Program& program, const std::vector<std::string>& places);
+// Whether something of the program runs on devices: what is named, and collectives.
+bool needs_places(const Program& program, const std::vector<std::string>& places);
+// Moves the calls of the nodes that the options' patterns name to devices, one for each kind that is named, and
+// collectives of several ranks to a communicator, in an order in which host and devices work at the same time. What a
+// GPU does not take stays on the host; `remarks` (may be null) are told why. UserError TSR-4073 for a pattern that no
+// node fits; what a communicator cannot do, and collectives elsewhere, a pattern does not fit. REQUIRES: check_places,
+// and as assign_devices (program/assign_devices.h).
+void place_calls(Program& program, const CompileOptions& options, Remarks* remarks = nullptr);
+// Gives the kernels that run on GPUs their loops.
+void schedule_on_gpus(Program& program, Numerics loosest);
+
+// The source of the kernels on the device that the target names; empty where none runs there. REQUIRES: a target that
+// names a GPU.
+std::string gpu_source(const Program& program, const CompileOptions& options);
 
 // The code of the program's devices, in their order, by the options of the host's code.
 std::vector<DeviceImage> device_images(const Program& program, const Target& target, const CodegenOptions& options);

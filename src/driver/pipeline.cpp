@@ -137,11 +137,12 @@ void Pipeline::use_kernels_of_the_user(Program& program) {
 }
 
 void Pipeline::move_to_devices(Program& program) {
-  if (options_.compile.places.empty()) return;
+  if (!needs_places(program, places_of(options_.compile))) return;
   program = runner_.run(kPlaceCalls, [&] {
-    place_calls(program, options_.compile.places);
+    place_calls(program, options_.compile, remarks());
     return std::move(program);
   });
+  tell_remarks();
 }
 
 bool Pipeline::may_join(std::string_view step, const Kernel& made) const {
@@ -154,7 +155,7 @@ bool Pipeline::may_join(std::string_view step, const Kernel& made) const {
 void Pipeline::schedule(Program& program) {
   std::vector<std::pair<PassApplication, size_t>> applied;  // with the kernel's place
   const auto allow = [&](std::string_view rule, const Kernel& kernel) {
-    if (makes_chains(rule) && !may_join(rule, kernel)) return false;
+    if (makes_chains(rule) && (runs_on_gpu(program, kernel) || !may_join(rule, kernel))) return false;
     PassApplication application{Kind::kScheduleRule, std::string(rule), kernel.loc};
     if (!may_apply(application)) return false;
     if (kernel.joined) {
@@ -171,6 +172,7 @@ void Pipeline::schedule(Program& program) {
   };
   const ChoosePoint choose = [&](const Kernel& kernel) { return options_.decisions->choose_schedule(kernel); };
   program = runner_.run(kSchedule, [&] {
+    schedule_on_gpus(program, loosest(numerics_of(options_.compile)));
     schedule_program(program, decides_, options_.compile.opt_level, disabled_, allow, choose,
                      rule_numerics(options_.compile), remarks());
     return std::move(program);
@@ -185,9 +187,11 @@ void Pipeline::run_loop_passes(Program& program) {
   for (const LoopPass& pass : loop_pipeline()) {
     if (!may_run(pass.name, pass.min_level)) continue;
     program = runner_.run(pass.name, [&] {
-      for (Kernel& kernel : program.kernels)
+      for (Kernel& kernel : program.kernels) {
+        if (!pass.suits_gpus && runs_on_gpu(program, kernel)) continue;
         apply({Kind::kLoopPass, std::string(pass.name), kernel.loc}, pass.min_level > 0, kernel.program,
               [&](LoopProgram& loops) { loops = pass.run(loops, context); });
+      }
       return std::move(program);
     });
   }

@@ -7,6 +7,7 @@
 
 #include "codegen/llvm/llvm_codegen.h"
 #include "codegen/llvm/target.h"
+#include "driver/devices.h"
 #include "support/error.h"
 
 namespace tessera::inline driver {
@@ -32,12 +33,14 @@ std::vector<VariantTarget> variant_targets(const CompileOptions& options, const 
     variant.target.num_threads = own.num_threads;
     result.push_back(std::move(variant));
   }
-  if (!result.empty() && !options.places.empty())
-    throw UserError({.id = "TSR-4077",
-                     .message = "--variants: the code of a device is of one kind, so it cannot stand beside --place",
-                     .node = {},
-                     .legal = {},
-                     .hint = "leave one of the two options out"});
+  if (!result.empty() && !places_of(options).empty())
+    throw UserError(
+        {.id = "TSR-4077",
+         .message = "--variants: the code of a device is of one kind, so it cannot stand beside --place or a device's "
+                    "--target",
+         .node = {},
+         .legal = {},
+         .hint = "leave one of the two options out"});
   return result;
 }
 

@@ -25,6 +25,7 @@ class LoopFault : public InternalError {
     kLoad,       // outside its buffer
     kStore,      // outside its buffer
     kUnwritten,  // a load of an element that was never stored to
+    kRace,       // threads that touch an element in either order (thread_interp.h)
   };
   LoopFault(Kind kind, const std::string& message) : InternalError(message), kind_(kind), message_(message) {}
   Kind kind() const { return kind_; }

@@ -34,13 +34,23 @@ class Checker {
   void expression(const Expr& e) {
     if (!e) return;
     walk(e, [&](const Expr& node) {
-      if (node->kind == ExprKind::kLoad) use(*node->buffer);
+      if (node->kind == ExprKind::kLoad) use(*node->buffer, node->operands);
     });
   }
 
-  void use(const Buffer& buffer) {
+  // Whether the first indices are the variables of the loops within the allocation, all of them over threads.
+  bool is_own(int64_t outside, const std::vector<Expr>& indices) const {
+    const auto first = loops_.begin() + outside;
+    const auto count = loops_.end() - first;
+    return std::ssize(indices) >= count && std::all_of(first, loops_.end(), [&](const Stmt& loop) {
+             const auto is_index = [&](const Expr& index) { return index.same_node(loop->var); };
+             return is_thread_axis(loop->for_kind) && std::any_of(indices.begin(), indices.begin() + count, is_index);
+           });
+  }
+
+  void use(const Buffer& buffer, const std::vector<Expr>& indices) {
     const auto known = registers_.find(&buffer);
-    if (known == registers_.end() || known->second == concurrent_) return;
+    if (known == registers_.end() || known->second == concurrent_ || is_own(known->second, indices)) return;
     report(fmt::format("'{}' uses {}, which is in registers of the thread outside of it",
                        summary(loops_[static_cast<size_t>(known->second)]), buffer.name));
   }
@@ -49,7 +59,7 @@ class Checker {
     if (!s || !problem_.text.empty()) return;
     for (const Expr& index : s->indices) expression(index);
     for (const Expr& e : {s->begin, s->extent, s->condition, s->value}) expression(e);
-    if (s->kind == StmtKind::kStore) use(*s->buffer);
+    if (s->kind == StmtKind::kStore) use(*s->buffer, s->indices);
     if (s->kind == StmtKind::kFor) return loop(s);
     const bool in_registers = s->kind == StmtKind::kAlloc && s->buffer->scope == MemoryScope::kRegister;
     if (in_registers) registers_[s->buffer.get()] = concurrent_;

@@ -18,7 +18,8 @@ struct ConcurrencyProblem {
 
 // The first problem: loops that may not stand in each other; axes that do not begin at 0, have an extent that threads
 // choose or that is loaded, or too many iterations; registers that are used in a concurrent loop within their
-// allocation. Says nothing about dependences between iterations.
+// allocation, unless they are the threads' own: loops over threads whose variables are the first indices. Says nothing
+// about dependences between iterations.
 ConcurrencyProblem concurrency_problem(const Stmt& body);
 
 }  // namespace tessera::inline loop

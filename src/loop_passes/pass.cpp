@@ -13,8 +13,11 @@ constexpr LoopPass kSimplify{"simplify_loops",
                              "Simplifies indices and conditions and drops loops and branches that do nothing.", 1,
                              Numerics::kExact, simplify_loops};
 constexpr LoopPass kPartition{"partition_loops",
-                              "Splits loops where conditions change, so that they leave the inner loops.", 2,
-                              Numerics::kExact, partition_loops};
+                              "Splits loops where conditions change, so that they leave the inner loops.",
+                              2,
+                              Numerics::kExact,
+                              partition_loops,
+                              false};
 // What code generation relies on, at every level.
 constexpr LoopPass kExpandMath{
     "expand_math", "Writes mathematical functions as polynomials.", 0, Numerics::kRounding,

@@ -23,6 +23,7 @@ struct LoopPass {
   int min_level;             // the lowest optimisation level that runs it
   Numerics numerics;
   LoopProgram (*run)(const LoopProgram& program, const LoopPassContext& ctx);
+  bool suits_gpus = true;  // false: threads of a block would go different ways
 };
 
 // In execution order. A pass may stand in it more than once.

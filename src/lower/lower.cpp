@@ -22,6 +22,7 @@
 #include "program/symbolic_sizes.h"
 #include "support/error.h"
 #include "support/symbolic_shape_error.h"
+#include "types/collective.h"
 
 namespace tessera::inline lower {
 namespace {
@@ -283,12 +284,28 @@ class GraphLowering {
     add_call(std::move(definition), std::move(args), node.loc);
   }
 
+  // A procedure of ranks of a mesh. Each has a name of its own, so that it is not merged with others.
+  static std::optional<Collective> collective_of(const Graph& graph, const Node& node) {
+    const std::string mesh = node.attrs.get_or<std::string>("mesh", "");
+    const auto kind = find_collective_kind(node.op->name);
+    if (mesh.empty() || !kind) return std::nullopt;
+    Collective collective{*kind, CollectiveCombiner::kNone, {}, {}, graph.value(node.outputs[0]).name};
+    std::replace(collective.name.begin(), collective.name.end(), '\n', ' ');
+    if (const auto combiner = find_collective_combiner(node.attrs.get_or<std::string>("kind", "none")))
+      collective.combiner = *combiner;
+    check(parse_mesh(mesh, collective.mesh).empty() &&
+              parse_mesh_axes(node.attrs.get<std::string>("axes"), collective.mesh, collective.axes).empty(),
+          "a collective without a mesh: " + node.loc);
+    return collective;
+  }
+
   // Its loops are written already: no schedule rule is asked.
   void lower_procedure(const Node& node) {
     Kernel kernel;
     kernel.program = node_loops(graph_, node);
     kernel.program.name = kernel_name(identifier(node.loc.empty() ? node.op->name : node.loc));
-    kernel.rule = "procedure";
+    const std::optional<Collective> collective = collective_of(graph_, node);
+    kernel.rule = collective ? collective->to_string() : "procedure";
     kernel.loc = node.loc;
     std::vector<BufferId> args;
     for (const ValueId input : node.inputs) args.push_back(buffer_of_.at(input));

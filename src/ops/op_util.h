@@ -7,7 +7,7 @@
 //   TSR-2028 number of elements differs                                        TSR-2030 a static shape is needed
 //   TSR-2031 unknown word in an attribute   TSR-2032 slice outside its input   TSR-2033 unknown composite
 //   TSR-2034 wrong number of operands       TSR-2035 a load outside its operand
-//   TSR-2036 no data symbol
+//   TSR-2036 no data symbol              TSR-2037 no mesh, or no axes of it
 #pragma once
 
 #include <cstdint>

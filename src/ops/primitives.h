@@ -14,6 +14,9 @@ const std::vector<OpDef>& unary_ops();    // unary.cpp
 const std::vector<OpDef>& binary_ops();   // binary.cpp
 const std::vector<OpDef>& compare_ops();  // compare.cpp
 
+const OpDef& all_gather_op();            // collectives.cpp
+const OpDef& all_reduce_op();            // collectives.cpp
+const OpDef& all_to_all_op();            // collectives.cpp
 const OpDef& bind_size_op();             // bind_size.cpp
 const OpDef& bitcast_op();               // bitcast.cpp
 const OpDef& broadcast_op();             // broadcast.cpp
@@ -41,6 +44,7 @@ const OpDef& pad_op();                   // pad.cpp
 const OpDef& random_bits_op();           // random_bits.cpp
 const OpDef& reduce_op();                // reduce.cpp
 const OpDef& reduce_window_op();         // reduce_window.cpp
+const OpDef& reduce_scatter_op();        // collectives.cpp
 const OpDef& region_pool_op();           // region_pool.cpp
 const OpDef& relayout_op();              // relayout.cpp
 const OpDef& reshape_op();               // reshape.cpp
@@ -54,6 +58,9 @@ const OpDef& transpose_op();             // transpose.cpp
 
 // All but the families.
 inline constexpr const OpDef& (*kPrimitives[])() = {
+    all_gather_op,
+    all_reduce_op,
+    all_to_all_op,
     bind_size_op,
     bitcast_op,
     broadcast_op,
@@ -81,6 +88,7 @@ inline constexpr const OpDef& (*kPrimitives[])() = {
     random_bits_op,
     reduce_op,
     reduce_window_op,
+    reduce_scatter_op,
     region_pool_op,
     relayout_op,
     reshape_op,

@@ -344,7 +344,7 @@ void schedule_program(Program& program, const Target& target, int opt_level, con
   for (size_t k = 0; k < program.kernels.size(); ++k) {
     Kernel& kernel = program.kernels[k];
     const bool is_joined = kernel.joined && kernel.rule == "naive";  // and has no loops of its own yet
-    if (!kernel.definition && !is_joined) continue;
+    if (!is_joined && (!kernel.definition || kernel.rule != "naive")) continue;
     const auto take = [&](ScheduledKernel scheduled, std::string rule) {
       if (scheduled.program.symbols.empty()) scheduled.program.symbols = kernel.program.symbols;
       kernel.program = std::move(scheduled.program);

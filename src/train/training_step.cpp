@@ -112,6 +112,10 @@ class StepBuilder {
     for (const Node& node : model_.nodes())
       if (node.op->kind == OpKind::kConstant && statistics.count(node.outputs[0]))
         statistics_.push_back(node.outputs[0]);
+    if (options_.parallel.is_used() && !statistics_.empty())
+      refuse("TSR-2085",
+             fmt::format("the batch is shared, and '{}' follows all of it", model_.value(statistics_[0]).name),
+             "a model without batch normalisations");
   }
 
   TensorPtr initial(ValueId constant) const { return model_.producer(constant)->attrs.get<TensorPtr>("value"); }
@@ -218,7 +222,8 @@ class StepBuilder {
   TrainingStep update() {
     std::vector<ValueId> wrt;
     for (const ValueId value : parameters_) wrt.push_back(map_[index(value)]);
-    Graph graph = gradients(graph_, graph_.outputs[0], wrt, ops_);
+    Graph graph =
+        share_batch(gradients(graph_, graph_.outputs[0], wrt, ops_), model_.inputs.size() + 1, options_.parallel, ops_);
     GraphBuilder builder(graph);
     const GraphOps o{builder, ops_};
     std::vector<ValueId> inputs(graph.inputs.begin() + static_cast<std::ptrdiff_t>(model_.inputs.size()) + 2,

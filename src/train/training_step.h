@@ -15,6 +15,7 @@
 
 #include "graph/graph.h"
 #include "graph/op_def.h"
+#include "train/data_parallel.h"
 #include "train/optimizers.h"
 
 namespace tessera::inline train {
@@ -33,6 +34,7 @@ struct TrainingOptions {
   OptimizerOptions optimizer;
   double clip_norm = 0;             // the gradients' common norm does not exceed it; 0: it may be any
   std::vector<std::string> frozen;  // names of constants that stay what they are
+  DataParallel parallel;            // the model's batch is one part then
 };
 
 // What is learnt: constants of the first output's element type and of rank 1 or more that it depends on, the running
@@ -54,8 +56,10 @@ Graph with_own_statistics(const Graph& model, const OpTable& ops);
 // weight that is read in several shapes a constant for each, and it is one weight still.
 Graph with_shared_constants(const Graph& model, const OpTable& ops);
 
-// UserError TSR-2081 (numbers), TSR-2082 (the model has states, or no output that the loss takes), TSR-2083 (a frozen
-// name that is no parameter, or nothing to learn), TSR-2072 (operators without a gradient).
+// With `parallel`, the step's batch is all parts of one rank, and its results are those of all ranks'
+// (data_parallel.h). UserError TSR-2085 (parts, or a model with batch normalisations, whose statistics are those of a
+// whole batch), TSR-2081 (numbers), TSR-2082 (the model has states, or no output that the loss takes), TSR-2083 (a
+// frozen name that is no parameter, or nothing to learn), TSR-2072 (operators without a gradient).
 TrainingStep training_step(const Graph& model, const TrainingOptions& options, const OpTable& ops);
 
 // `model` with these constants as states that no call changes: what a training step has learnt is given to it.

@@ -36,7 +36,7 @@ std::vector<std::string> hashes_of(const Program& program) {
 std::map<std::string, double> kernel_times(RunningModel& running, const std::vector<std::string>& hashes) {
   std::map<std::string, double> sums;
   for (const KernelSpan& span : running.model->run_traced())
-    if (span.worker == 0)
+    if (span.worker == 0 && !span.is_of_device())
       sums[hashes[static_cast<size_t>(span.kernel)]] += static_cast<double>(span.end_ns - span.begin_ns) / 1e3;
   return sums;
 }

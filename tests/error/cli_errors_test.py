@@ -90,7 +90,7 @@ class CommandLine(CliTest):
             ["compile", "model.onnx", "--place", "*=nul"],
             "TSR-4071",
             "--place: there is no device 'nul'",
-            "cpu, null",
+            "cpu, null, opencl, cuda",
             "did you mean 'null'?",
         )
         for names, found in (("x86-64-v2,x86-64-v2", "'x86-64-v2' is named twice, or is the target"),
@@ -111,8 +111,14 @@ class CommandLine(CliTest):
         self.refuses(
             ["compile", "model.onnx", "--target", "x86-64-v3", "--variants", "x86-64-v2", "--place", "*=null"],
             "TSR-4077",
-            "--variants: the code of a device is of one kind, so it cannot stand beside --place",
+            "--variants: the code of a device is of one kind, so it cannot stand beside --place or a device's --target",
             hint="leave one of the two options out",
+        )
+        self.refuses(
+            ["compile", "model.onnx", "--emit", "cuda", "--target", "opencl"],
+            "TSR-4079",
+            "--emit cuda: the target 'opencl' has no such language",
+            "--target cuda, or none",
         )
         self.refuses(
             ["compile", "model.onnx", "--numerics", "strikt"],
@@ -561,9 +567,9 @@ class CommandLine(CliTest):
         self.refuses(
             ["compile", "open.onnx", "--dim", "n=1..4", "--place", "*=null"],
             "TSR-4072",
-            "--place: the model has sizes that are open, and devices run fixed sizes alone",
+            "--place or --target: the model has sizes that are open, and devices run fixed sizes alone",
             "models of tensors whose sizes are fixed",
-            "fix the sizes with --shape or --dim, or leave --place out",
+            "fix the sizes with --shape or --dim, or run it on the CPU",
         )
         self.tessera("compile", "open.onnx", "--dim", "n=2", "--place", "*=null", "-o", "device.so")
         self.tessera("run", "device.so", "--input", "random:1")
@@ -574,6 +580,18 @@ class CommandLine(CliTest):
                 "TSR-7026",
                 "device 'null' of 'device.so' (kind 'null') has failed: operation 1 of its queue failed, as "
                 "TESSERA_NULL_FAIL says; the outputs are not valid",
+            ),
+        )
+
+    def test_no_opencl(self):
+        self.tessera("compile", "model.onnx", "--target", "opencl", "-o", "opencl.so")
+        _, errors = self.tessera("run", "opencl.so", "--input", "random:1", code=1, TESSERA_OPENCL_LIBRARY="/nowhere.so")
+        self.assertEqual(
+            errors,
+            error(
+                "TSR-7019",
+                "'opencl.so' needs a device of the kind 'opencl', and it cannot be opened: there is no OpenCL: "
+                "/nowhere.so: cannot open shared object file: No such file or directory",
             ),
         )
 

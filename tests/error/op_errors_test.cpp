@@ -233,6 +233,31 @@ TEST(OpErrors, GatherElements) {
       "  legal: a dimension with elements to choose from");
 }
 
+TEST(OpErrors, Collectives) {
+  const auto attrs = [](const char* mesh, const char* axes) -> Attrs {
+    return {{"axes", Words(axes)}, {"kind", Words("sum")}, {"mesh", Words(mesh)}};
+  };
+  const auto expect = [](const char* op, const Shape& shape, const Attrs& given, const std::string& found,
+                         const std::string& legal) {
+    EXPECT_EQ(op_error(op, {{kF, shape}}, given), fmt::format("error {}\n  node:  n1\n  legal: {}", found, legal));
+  };
+  const std::string meshes = "axes with extents, such as \"data=2,model=4\"",
+                    axes = "axes of the mesh, such as \"data\"";
+  const std::string mesh_of = "TSR-2037: operator all_reduce: mesh = ",
+                    axes_of = "TSR-2037: operator all_reduce: axes = ";
+  expect("all_reduce", {4}, attrs("data", "data"), mesh_of + "\"data\": 'data' is not NAME=EXTENT", meshes);
+  expect("all_reduce", {4}, attrs("data=0", "data"), mesh_of + "\"data=0\": axis 'data' has the extent '0'", meshes);
+  expect("all_reduce", {4}, attrs("a=256,b=257", "a"), mesh_of + "\"a=256,b=257\": axis 'b' has the extent '257'",
+         meshes);
+  expect("all_reduce", {4}, attrs("a=2,a=2", "a"), mesh_of + "\"a=2,a=2\": there are two axes 'a'", meshes);
+  expect("all_reduce", {4}, attrs("2=a", "a"), mesh_of + "\"2=a\": '2' is no name of an axis", meshes);
+  expect("all_reduce", {4}, attrs("a=2", "b"), axes_of + "\"b\": the mesh a=2 has no axis 'b'", axes);
+  expect("all_reduce", {4}, attrs("a=2", "a,a"), axes_of + "\"a,a\": axis 'a' stands twice", axes);
+  expect("reduce_scatter", {3}, attrs("a=2", "a"),
+         "TSR-2024: operator reduce_scatter: operand 1 of type f32[3] for 2 ranks",
+         "a dimension 0 that the ranks divide evenly");
+}
+
 TEST(OpErrors, Procedures) {
   const Attrs sum = {{"axis", int64_t{1}}, {"kind", Words("sum")}};
   EXPECT_EQ(op_error("cumulate", {{DType::kBool, {2, 3}}}, sum),

@@ -177,7 +177,7 @@ TEST(DeviceModules, DamageIsFound) {
       with([&](Bytes& bytes, Device& device, Operation&) { bytes[footer.images_offset + device.image_offset] = 0; }),
       HasSubstr("and it does not take the module's code: "));
   EXPECT_THAT(with([](Bytes&, Device& device, Operation&) { device.arena_bytes = uint64_t{1} << 60; }),
-              HasSubstr("and it has no memory for a run: free memory of it"));
+              HasSubstr("and it has not that much memory free: values of a run take 1152921504606846976 bytes"));
   EXPECT_THAT(with([](Bytes&, Device& device, Operation&) { device.scratch_bytes = uint64_t{1} << 60; }),
               HasSubstr("and it has no queue: no memory for a queue with 1152921504606846976 bytes of scratch"));
 }

@@ -15,3 +15,4 @@ tessera_test(gradient_check_test SOURCES gradient_check_test.cpp LINKS tessera_d
 tessera_test(second_order_test SOURCES second_order_test.cpp LINKS tessera_autodiff tessera_interp WHOLE)
 tessera_test(training_step_test SOURCES training_step_test.cpp LINKS tessera_train tessera_interp WHOLE)
 tessera_test(quantize_test SOURCES quantize_test.cpp LINKS tessera_quantize tessera_interp WHOLE)
+tessera_test(sharding_test SOURCES sharding_test.cpp random_graph.cpp LINKS tessera_dist tessera_interp WHOLE)

@@ -11,10 +11,10 @@
 
 #include <fmt/format.h>
 
-#include "codegen/c/c_text.h"
-#include "codegen/c/kernel_printer.h"
 #include "codegen/c/unsupported.h"
 #include "codegen/common/host_plan.h"
+#include "codegen/source/c_text.h"
+#include "codegen/source/kernel_printer.h"
 #include "graph/flow.h"
 #include "program/donation.h"
 #include "program/memory_plan.h"

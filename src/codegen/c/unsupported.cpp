@@ -6,7 +6,7 @@
 
 #include <fmt/format.h>
 
-#include "codegen/c/c_text.h"
+#include "codegen/source/c_text.h"
 #include "graph/flow.h"
 #include "program/steps.h"
 #include "support/error.h"

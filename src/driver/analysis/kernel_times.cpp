@@ -31,6 +31,7 @@ std::vector<KernelTime> time_kernels(Model& model, int runs) {
     std::vector<double> sums(count, 0);
     std::fill(calls.begin(), calls.end(), 0);
     for (const KernelSpan& span : model.run_traced()) {
+      if (span.is_of_device()) continue;
       if (span.worker != 0) continue;  // worker 0's span is the whole call
       const auto kernel = static_cast<size_t>(span.kernel);
       sums[kernel] += static_cast<double>(span.end_ns - span.begin_ns) / 1e3;

@@ -18,6 +18,7 @@ int64_t KernelTrace::now() const { return clock_ns() - zero_; }
 
 void KernelTrace::start() {
   for (Worker& worker : workers_) worker.spans.clear();
+  operations_.clear();
   call_ = -1;
   zero_ = clock_ns();
 }
@@ -47,12 +48,27 @@ void KernelTrace::on_piece(int32_t kernel, int32_t worker, int32_t phase) {
   ++span.pieces;
 }
 
+void KernelTrace::on_operation(int32_t device, const char* operation, int32_t phase) {
+  const int64_t time = now();
+  const std::lock_guard lock(mutex_);
+  if (phase == 0) {
+    operations_.push_back({-1, -1, device, time, time, 0, 0, operation});
+    return;
+  }
+  const auto last = std::find_if(operations_.rbegin(), operations_.rend(),
+                                 [&](const KernelSpan& span) { return span.worker == device; });
+  if (last == operations_.rend()) return;
+  last->end_ns = time;
+  last->busy_ns = last->end_ns - last->begin_ns;
+}
+
 std::vector<KernelSpan> KernelTrace::spans() const {
   std::vector<KernelSpan> all;
   for (const Worker& worker : workers_) all.insert(all.end(), worker.spans.begin(), worker.spans.end());
   std::stable_sort(all.begin(), all.end(), [](const KernelSpan& a, const KernelSpan& b) {
     return a.call != b.call ? a.call < b.call : a.worker < b.worker;
   });
+  all.insert(all.end(), operations_.begin(), operations_.end());
   return all;
 }
 

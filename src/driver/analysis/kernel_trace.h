@@ -3,6 +3,8 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <mutex>
+#include <string>
 #include <vector>
 
 namespace tessera::inline driver {
@@ -17,10 +19,15 @@ struct KernelSpan {
   int64_t end_ns = 0;
   int64_t busy_ns = 0;  // in pieces of parallel loops; for worker 0 the whole span where there was no such loop
   int64_t pieces = 0;   // of parallel loops
+  // An operation of a device's queue, by its name, while the host goes on: kernel and call are -1, and worker is the
+  // device's number.
+  std::string operation = {};
+
+  bool is_of_device() const { return kernel < 0; }
 };
 
 // Thread safety: on_kernel on the thread that runs; on_piece on the worker's own thread, between two calls of
-// on_kernel.
+// on_kernel; on_operation on any thread.
 class KernelTrace {
  public:
   explicit KernelTrace(int num_workers) : workers_(static_cast<size_t>(num_workers)) {}
@@ -29,7 +36,8 @@ class KernelTrace {
   void start();
   void on_kernel(int32_t kernel, int32_t phase);
   void on_piece(int32_t kernel, int32_t worker, int32_t phase);
-  // Of the run since start(), by call, then by worker.
+  void on_operation(int32_t device, const char* operation, int32_t phase);
+  // Of the run since start(), by call, then by worker; behind them those of devices, in the order of their begins.
   std::vector<KernelSpan> spans() const;
 
  private:
@@ -43,6 +51,8 @@ class KernelTrace {
   int64_t zero_ = 0;
   int32_t call_ = -1;  // written between kernels, when no worker is in a piece
   std::vector<Worker> workers_;
+  std::mutex mutex_;
+  std::vector<KernelSpan> operations_;  // guarded by mutex_
 };
 
 }  // namespace tessera::inline driver

@@ -1,6 +1,7 @@
 #include "driver/analysis/trace_file.h"
 
 #include <algorithm>
+#include <set>
 
 #include <nlohmann/json.hpp>
 
@@ -18,10 +19,24 @@ std::string chrome_trace(const Model& model, const std::vector<KernelSpan>& span
   };
   name_event("process_name", 0, model.name());
   int threads = 1;
-  for (const KernelSpan& span : spans) threads = std::max(threads, span.worker + 1);
+  for (const KernelSpan& span : spans)
+    if (!span.is_of_device()) threads = std::max(threads, span.worker + 1);
   for (int thread = 0; thread < threads; ++thread)
     name_event("thread_name", thread, thread == 0 ? "caller" : "worker " + std::to_string(thread));
+  std::set<int> devices;
   for (const KernelSpan& span : spans) {
+    if (span.is_of_device()) {
+      const int thread = threads + span.worker;
+      if (devices.insert(thread).second) name_event("thread_name", thread, "device " + std::to_string(span.worker + 1));
+      events.push_back({{"ph", "X"},
+                        {"name", span.operation},
+                        {"cat", "operation"},
+                        {"pid", 1},
+                        {"tid", thread},
+                        {"ts", microseconds(span.begin_ns)},
+                        {"dur", microseconds(span.end_ns - span.begin_ns)}});
+      continue;
+    }
     const KernelInfo& kernel = model.kernels().at(static_cast<size_t>(span.kernel));
     json arguments = {{"kernel", span.kernel}, {"call", span.call}, {"busy_us", microseconds(span.busy_ns)}};
     if (span.pieces > 0) arguments["pieces"] = span.pieces;

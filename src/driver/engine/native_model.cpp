@@ -127,10 +127,17 @@ class NativeModel : public Model {
           static_cast<KernelTrace*>(user)->on_piece(kernel, worker, phase);
         },
         &trace);
+    tessera_session_set_device_trace(
+        session_.get(),
+        [](void* user, int32_t device, const char* operation, int32_t phase) {
+          static_cast<KernelTrace*>(user)->on_operation(device, operation, phase);
+        },
+        &trace);
     trace.start();
     const auto stop = [this] {
       tessera_session_set_trace(session_.get(), nullptr, nullptr);
       tessera_session_set_worker_trace(session_.get(), nullptr, nullptr);
+      tessera_session_set_device_trace(session_.get(), nullptr, nullptr);
     };
     try {
       run();

@@ -6,6 +6,7 @@
 
 #include "driver/api/version.h"
 #include "driver/compile.h"
+#include "driver/devices.h"
 #include "driver/engine/interpreted_model.h"
 #include "driver/engine/native_model.h"
 #include "driver/model_file.h"
@@ -45,7 +46,8 @@ std::string cache_key(const ImportedModel& model, const DriverOptions& options) 
   hasher.add(options.compile.numerics);
   for (const std::string& pass : options.compile.disabled_passes) hasher.add(pass);
   hasher.add(options.decisions->digest());
-  for (const std::string& place : options.compile.places) hasher.add(place);
+  for (const std::string& place : places_of(options.compile)) hasher.add(place);
+  hasher.add(static_cast<uint64_t>(device_target(options.compile) != nullptr));
   for (const std::string& variant : options.compile.variants) hasher.add(variant);
   for (const std::string& file : options.compile.kernels) {
     const std::string text(MappedFile::open(file, "kernel declaration", "TSR-4026")->text());

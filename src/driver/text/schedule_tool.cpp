@@ -163,7 +163,11 @@ Intrinsics declared_intrinsics(const std::vector<std::pair<std::string, std::str
 
 OpenedSchedule open_schedule(const ScheduleJob& job) {
   const Target target = resolve_target(job.compile);
-  const Intrinsics declared = declared_intrinsics(job.intrinsics);
+  Intrinsics declared = declared_intrinsics(job.intrinsics);
+  if (job.accelerator) {
+    const Intrinsics own = job.accelerator->intrinsics();
+    declared.insert(declared.end(), own.begin(), own.end());
+  }
   return {target, Schedule(read_kernel(job, declared), target, declared)};
 }
 
@@ -218,6 +222,12 @@ std::vector<Tensor> interpret_original(const LoopProgram& program, const std::ve
 }
 
 }  // namespace
+
+std::vector<Tensor> outputs_of_original(const ScheduledLoops& loops, const std::vector<Tensor>& inputs) {
+  if (loop_stores(loops.original) <= kMaxInterpretedStores) return interpret_original(loops.original, inputs);
+  require_runs_here(loops, "--check of a program too large for the interpreter");
+  return run_once(loops.original, loops, inputs);
+}
 
 std::vector<ScheduleCheck> check_schedule(const ScheduledLoops& loops) {
   const bool native = runs_here(loops.target);

@@ -1,10 +1,12 @@
 // Schedules written by people: what `tessera schedule` does.
 #pragma once
 
+#include <memory>
 #include <optional>
 #include <string>
 #include <vector>
 
+#include "accel/description.h"
 #include "diagnose/compare.h"
 #include "driver/analysis/cache_sim.h"
 #include "driver/options.h"
@@ -21,6 +23,8 @@ struct ScheduleJob {
   std::string kernel;      // its name, where the text has several; empty: the only one
   // Texts that declare tensor intrinsics (loop/intrinsic_text.h), and their files.
   std::vector<std::pair<std::string, std::string>> intrinsics;
+  // Whose instructions are intrinsics, too.
+  std::shared_ptr<const Accelerator> accelerator;
   // Texts of schedules and their files, applied one after another.
   std::vector<std::pair<std::string, std::string>> traces;
   CompileOptions compile;  // target and threads
@@ -61,6 +65,8 @@ struct ScheduleCheck {
   std::string output;
   Comparison result;
 };
+// What the original computes, in the interpreter where it is small, and compiled otherwise.
+std::vector<Tensor> outputs_of_original(const ScheduledLoops& loops, const std::vector<Tensor>& inputs);
 // In the interpreter both where the program is small (at most 20 million stores), and compiled where the target runs
 // here; a larger original is compiled, too. Bounds: integers equal; floats differ by at most 1e-4 (f16 and bf16: 2e-2)
 // of the output's largest value, since schedules may change the order of sums.

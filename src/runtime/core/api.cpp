@@ -339,6 +339,10 @@ void tessera_session_set_trace(tessera_session* session, tessera_trace_fn trace,
   if (session) set_session_trace(session, trace, user);
 }
 
+void tessera_session_set_device_trace(tessera_session* session, tessera_device_trace_fn trace, void* user) {
+  if (session) set_device_trace(session, trace, user);
+}
+
 void tessera_session_set_worker_trace(tessera_session* session, tessera_worker_trace_fn trace, void* user) {
   if (session) set_session_worker_trace(session, trace, user);
 }

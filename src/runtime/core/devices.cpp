@@ -23,6 +23,13 @@ tessera_status no_device(const ModuleFile& file, const tsr_device_descr& row, co
               what, clip_name(why).text);
 }
 
+tessera_status no_memory(const ModuleFile& file, const tsr_device_descr& row, const char* what, uint64_t bytes,
+                         tessera_error* error) {
+  char size[64];
+  snprintf(size, sizeof(size), "%s take %llu bytes", what, static_cast<unsigned long long>(bytes));
+  return no_device(file, row, "it has not that much memory free", size, error);
+}
+
 // A library that was opened stays open, as its worker threads may outlive a module.
 tessera_status find_functions(const ModuleFile& file, const tsr_device_descr& row, LoadedDevice* device,
                               tessera_error* error) {
@@ -51,7 +58,7 @@ tessera_status send_weights(const ModuleFile& file, const tsr_device_descr& row,
   device->weights = device->functions->allocate(device->device, row.weights_size);
   Message message;
   void* queue = nullptr;
-  if (!device->weights) return no_device(file, row, "it has no memory for the weights", "free memory of it", error);
+  if (!device->weights) return no_memory(file, row, "weights", row.weights_size, error);
   if (device->functions->open_queue(device->device, 1, 0, &queue, message.text) < 0) {
     return no_device(file, row, "it has no queue", message.text, error);
   }
@@ -163,13 +170,15 @@ void close_devices(ModuleDevices* devices) {
 tessera_status create_session_devices(tessera_session* session, tessera_error* error) {
   const ModuleDevices* module = session->module->devices;
   if (!module) return TESSERA_OK;
-  const size_t bytes = sizeof(SessionDevices) + module->num_devices * (sizeof(void*) + sizeof(tsr_device_memory));
+  const size_t bytes =
+      sizeof(SessionDevices) + module->num_devices * (sizeof(void*) + sizeof(tsr_device_memory) + sizeof(DeviceTrace));
   auto* devices = static_cast<SessionDevices*>(calloc(1, bytes));
   if (!devices) return fail(error, kErrMemory, "not enough memory for a session: %zu bytes were refused", bytes);
   devices->module = module;
   devices->failed = -1;
   devices->memory = reinterpret_cast<tsr_device_memory*>(devices + 1);
-  devices->queues = reinterpret_cast<void**>(devices->memory + module->num_devices);
+  devices->traces = reinterpret_cast<DeviceTrace*>(devices->memory + module->num_devices);
+  devices->queues = reinterpret_cast<void**>(devices->traces + module->num_devices);
   session->devices = devices;  // which is freed with the session, whatever happens below
   const ModuleFile& file = session->module->file;
   for (uint32_t i = 0; i < module->num_devices; ++i) {
@@ -178,8 +187,7 @@ tessera_status create_session_devices(tessera_session* session, tessera_error* e
     Message message;
     devices->memory[i].weights = device.weights;
     devices->memory[i].arena = device.functions->allocate(device.device, row.arena_bytes);
-    if (!devices->memory[i].arena)
-      return no_device(file, row, "it has no memory for a run", "free memory of it", error);
+    if (!devices->memory[i].arena) return no_memory(file, row, "values of a run", row.arena_bytes, error);
     if (device.functions->open_queue(device.device, row.num_tokens, row.scratch_bytes, &devices->queues[i],
                                      message.text) < 0) {
       devices->queues[i] = nullptr;
@@ -204,6 +212,22 @@ void free_session_devices(tessera_session* session) {
   }
   free(devices);
   session->devices = nullptr;
+}
+
+void set_device_trace(tessera_session* session, tessera_device_trace_fn trace, void* user) {
+  SessionDevices* devices = session->devices;
+  if (!devices) return;
+  const auto tell = [](void* argument, const char* operation, int32_t phase) {
+    const auto* of = static_cast<const DeviceTrace*>(argument);
+    of->trace(of->user, of->device, operation, phase);
+  };
+  for (uint32_t i = 0; i < devices->module->num_devices; ++i) {
+    const tsr_device_functions& functions = *devices->module->devices[i].functions;
+    if (!functions.set_trace) continue;
+    functions.set_trace(devices->queues[i], nullptr, nullptr);  // nobody reads the row now
+    devices->traces[i] = {trace, user, static_cast<int32_t>(i)};
+    if (trace) functions.set_trace(devices->queues[i], tell, &devices->traces[i]);
+  }
 }
 
 tessera_status device_failure(tessera_session* session, tessera_error* error) {

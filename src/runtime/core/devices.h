@@ -30,11 +30,19 @@ struct ModuleDevices {
 tessera_status open_devices(const ModuleFile& file, ModuleDevices** devices, tessera_error* error);
 void close_devices(ModuleDevices* devices);
 
+// Whom a device's queue tells of its operations.
+struct DeviceTrace {
+  tessera_device_trace_fn trace;
+  void* user;
+  int32_t device;
+};
+
 // What a session has of each device. In one allocation.
 struct SessionDevices {
   const ModuleDevices* module;
   void** queues;
   tsr_device_memory* memory;
+  DeviceTrace* traces;
   int32_t failed;  // the row of the device that has failed in this run; -1
   char message[TSR_DEVICE_MESSAGE];
 };
@@ -42,6 +50,7 @@ struct SessionDevices {
 // Sets what the session's host and call have for its devices, if the module has some.
 tessera_status create_session_devices(tessera_session* session, tessera_error* error);
 void free_session_devices(tessera_session* session);
+void set_device_trace(tessera_session* session, tessera_device_trace_fn trace, void* user);
 // After a run that has ended early: waits for what is still in the queues, and says which device has failed. Returns
 // TESSERA_OK when none has.
 tessera_status device_failure(tessera_session* session, tessera_error* error);

@@ -33,4 +33,7 @@ using StoreResults = std::function<Stmt(const VarMap& at, const Expr& lane)>;
 // an operand of another one: of several results they wait in registers around `body`.
 Stmt with_results(const LinearKernel& kernel, int64_t lanes, const std::function<Stmt(const StoreResults&)>& body);
 
+// Computes and stores the results for one place of the output, reductions step by step.
+Stmt one_element(const LinearKernel& kernel, const VarMap& at);
+
 }  // namespace tessera::inline schedule

@@ -1,4 +1,4 @@
-#include "codegen/c/kernel_printer.h"
+#include "codegen/source/kernel_printer.h"
 
 #include <algorithm>
 #include <cctype>
@@ -11,7 +11,7 @@
 #include "codegen/common/walk_certain.h"
 #include "support/error.h"
 
-namespace tessera::inline c_codegen {
+namespace tessera::inline source_codegen {
 
 namespace {
 
@@ -54,16 +54,19 @@ bool mentions(const std::string& text, const std::string& name) {
 }  // namespace
 
 KernelPrinter::KernelPrinter(const LoopProgram& program, std::string function, std::vector<int> alias_classes,
-                             COps& ops)
+                             COps& ops, const Launch* launch)
     : program_(program),
       function_(std::move(function)),
       alias_classes_(std::move(alias_classes)),
       ops_(ops),
-      locals_(plan_locals(program)) {}
+      dialect_(ops.dialect()),
+      launch_(launch),
+      locals_(launch ? LocalPlan() : plan_locals(program)) {}
 
 std::string KernelPrinter::print() {
-  const std::string head = signature();
-  emit(program_.body);
+  const std::string head = launch_ ? device_signature() : signature();
+  if (launch_) declare_shared();
+  emit(launch_ ? launch_->body : program_.body);
   // What simplification left without a use.
   std::string unused;
   std::vector<std::string> names;
@@ -85,7 +88,7 @@ std::string KernelPrinter::fresh(const std::string& text) {
 std::string KernelPrinter::signature() {
   for (const char* taken : {"f32", "f64", "i8", "i16", "i32", "i64", "u8", "u16", "u32", "u64", "scratch"})
     names_[taken] = 1;
-  std::string text = fmt::format("static void {}(", function_);
+  std::string text = fmt::format("{} {}(", dialect_.kernel, function_);
   const auto num_inputs = program_.params.size() - static_cast<size_t>(program_.num_outputs);
   for (size_t i = 0; i < program_.params.size(); ++i) {
     const Buffer& buffer = *program_.params[i];
@@ -93,7 +96,7 @@ std::string KernelPrinter::signature() {
     buffers_[&buffer] = name;
     const bool alone = std::count(alias_classes_.begin(), alias_classes_.end(), alias_classes_[i]) == 1;
     text += fmt::format("{}{}{} *{}{}", i ? ", " : "", i < num_inputs ? "const " : "", storage_type(buffer.dtype),
-                        alone ? "restrict " : "", name);
+                        alone ? dialect_.restrict_word : "", name);
   }
   if (uses_scratch()) text += ", unsigned char *scratch";
   for (const Var& symbol : program_.symbols) {
@@ -104,6 +107,50 @@ std::string KernelPrinter::signature() {
   return text + ")";
 }
 
+// Pointers, or, where the language has none to give to a kernel, memory and an offset that pointers are made of.
+std::string KernelPrinter::device_signature() {
+  for (const char* taken : {"f32", "f64", "i8", "i16", "i32", "i64", "u8", "u16", "u32", "u64"}) names_[taken] = 1;
+  for (const std::string_view taken : dialect_.reserved) names_[std::string(taken)] = 1;
+  std::vector<std::string> parameters;
+  const auto num_inputs = program_.params.size() - static_cast<size_t>(program_.num_outputs);
+  for (size_t i = 0; i < program_.params.size(); ++i) {
+    const Buffer& buffer = *program_.params[i];
+    const std::string name = fresh(buffer.name);
+    buffers_[&buffer] = name;
+    const bool alone = std::count(alias_classes_.begin(), alias_classes_.end(), alias_classes_[i]) == 1;
+    const std::string type =
+        fmt::format("{}{}{} *", dialect_.global, i < num_inputs ? "const " : "", storage_type(buffer.dtype));
+    const std::string pointer = fmt::format("{}{}{}", type, alone ? dialect_.restrict_word : "", name);
+    if (dialect_.has_pointers) {
+      parameters.push_back(pointer);
+      continue;
+    }
+    const std::string memory = fresh(name + "_memory"), at = fresh(name + "_at");
+    parameters.push_back(fmt::format("{}u8 *{}, i64 {}", dialect_.global, memory, at));
+    line(fmt::format("{} = ({})({} + {});", pointer, without_parentheses(type), memory, at));
+  }
+  for (const Var& symbol : program_.symbols) {
+    const std::string name = fresh(symbol->name);
+    variables_[symbol.get()] = name;
+    parameters.push_back(fmt::format("i64 {}", name));
+  }
+  const auto& threads = launch_->threads;
+  return fmt::format(
+      "{} {} {}({})", dialect_.kernel,
+      fmt::format(fmt::runtime(dialect_.bounds), threads[0], threads[1], threads[2], launch_->num_threads()), function_,
+      fmt::join(parameters, ", "));
+}
+
+// At the begin of the function, where the languages want it.
+void KernelPrinter::declare_shared() {
+  for (const BufferPtr& buffer : launch_->shared) {
+    const std::string name = fresh(buffer->name);
+    buffers_[buffer.get()] = name;
+    line(fmt::format("{}{} {}[{}];", dialect_.shared, storage_type(buffer->dtype), name,
+                     std::max<int64_t>(*constant_elements(*buffer), 1)));
+  }
+}
+
 void KernelPrinter::line(const std::string& text) {
   out_ += std::string(static_cast<size_t>(2 * depth_), ' ') + text + '\n';
 }
@@ -111,6 +158,7 @@ void KernelPrinter::line(const std::string& text) {
 // ---- statements ----
 
 void KernelPrinter::emit(const Stmt& s) {
+  if (launch_ && launch_->barriers.contains(s.get())) line(std::string(dialect_.barrier));
   switch (s->kind) {
     case StmtKind::kSeq:
       for (const Stmt& child : s->stmts) emit(child);
@@ -129,7 +177,32 @@ void KernelPrinter::emit_block(const Stmt& s) {
   --depth_;
 }
 
+// The index along an axis of blocks or threads; threads behind the loop's last iteration do nothing.
+void KernelPrinter::emit_axis(const Stmt& s) {
+  const bool thread = is_thread_axis(s->for_kind);
+  const size_t axis = static_cast<size_t>(s->for_kind) -
+                      static_cast<size_t>(thread ? ForKind::kThreadX : ForKind::kBlockX);
+  const auto extent = as_int(s->extent);
+  const std::string name = fresh(s->var->name);
+  variables_[s->var.get()] = name;
+  bounds_.set(s->var, {0, extent ? std::optional(*extent - 1) : std::nullopt});
+  line(fmt::format("{{ const ptrdiff_t {} = {};", name, (thread ? dialect_.thread : dialect_.block)[axis]));
+  ++depth_;
+  line(fmt::format("(void){};", name));
+  const bool some = thread && *extent < launch_->threads[axis];
+  if (some) {
+    line(fmt::format("if ({} < {}) {{", name, *extent));
+    emit_block(s->stmts[0]);
+    line("}");
+  } else {
+    emit(s->stmts[0]);
+  }
+  --depth_;
+  line("}");
+}
+
 void KernelPrinter::emit_for(const Stmt& s) {
+  if (launch_ && (is_block_axis(s->for_kind) || is_thread_axis(s->for_kind))) return emit_axis(s);
   const auto extent = as_int(s->extent);
   if (extent && *extent <= 0) return;
   const Interval begins = bounds_of(s->begin, bounds_), extents = bounds_of(s->extent, bounds_);
@@ -163,6 +236,7 @@ void KernelPrinter::emit_for(const Stmt& s) {
     line("}");
     return;
   }
+  if (!dialect_.unroll.empty() && s->for_kind == ForKind::kUnrolled) out_ += fmt::format("{}\n", dialect_.unroll);
   line(fmt::format("for (ptrdiff_t {0} = {1}; {0} < {2}; ++{0}) {{", name, without_parentheses(from), to));
   emit_block(s->stmts[0]);
   line("}");
@@ -202,6 +276,8 @@ void KernelPrinter::emit_alloc(const Stmt& s) {
   const Buffer& buffer = *s->buffer;
   const auto elements = constant_elements(buffer);
   check(elements.has_value(), where("allocation of a size that is not constant: " + buffer.name));
+  if (launch_ && std::find(launch_->shared.begin(), launch_->shared.end(), s->buffer) != launch_->shared.end())
+    return emit(s->stmts[0]);
   const std::string name = fresh(buffer.name);
   buffers_[&buffer] = name;
   line("{");
@@ -431,4 +507,4 @@ std::string KernelPrinter::emit_select(const Expr& condition, const Expr& a, con
   return name;
 }
 
-}  // namespace tessera::inline c_codegen
+}  // namespace tessera::inline source_codegen

@@ -2,9 +2,9 @@
 //
 //   static void k0_conv(const f32 *restrict x, const f32 *restrict w, f32 *restrict y)
 //
-// Buffers are flat arrays, indices `ptrdiff_t`. What an expression uses more than once, and what would make a line too
-// long, becomes a constant of its own before the statement; what only one arm of a select needs, in a block of that
-// arm.
+// or as what the threads of a device run of one of its launches. Buffers are flat arrays, indices `ptrdiff_t`. What an
+// expression uses more than once, and what would make a line too long, becomes a constant of its own before the
+// statement; what only one arm of a select needs, in a block of that arm.
 #pragma once
 
 #include <string>
@@ -13,17 +13,19 @@
 #include <vector>
 
 #include "arith/simplify.h"
-#include "codegen/c/c_text.h"
 #include "codegen/common/local_plan.h"
+#include "codegen/source/c_text.h"
+#include "device/thread_form.h"
 #include "loop/stmt.h"
 
-namespace tessera::inline c_codegen {
+namespace tessera::inline source_codegen {
 
 class KernelPrinter {
  public:
-  // `alias_classes`: a number per parameter; parameters with the same number may overlap, others do not. Everything
-  // outlives the printer.
-  KernelPrinter(const LoopProgram& program, std::string function, std::vector<int> alias_classes, COps& ops);
+  // `alias_classes`: a number per parameter; parameters with the same number may overlap, others do not. `launch`: of
+  // the program's thread form; null for the whole program as a function. Everything outlives the printer.
+  KernelPrinter(const LoopProgram& program, std::string function, std::vector<int> alias_classes, COps& ops,
+                const Launch* launch = nullptr);
 
   std::string print();
   // Whether the function has one more parameter, `scratch`, behind the buffers and before the symbols.
@@ -34,9 +36,12 @@ class KernelPrinter {
   using Layer = std::unordered_map<const ExprNode*, std::string>;
 
   std::string signature();
+  std::string device_signature();
+  void declare_shared();
   void line(const std::string& text);
   void emit(const Stmt& s);
   void emit_for(const Stmt& s);
+  void emit_axis(const Stmt& s);
   void emit_if(const Stmt& s);
   void emit_store(const Stmt& s);
   void emit_alloc(const Stmt& s);
@@ -66,6 +71,8 @@ class KernelPrinter {
   const std::string function_;
   const std::vector<int> alias_classes_;
   COps& ops_;
+  const Dialect& dialect_;
+  const Launch* const launch_;
   const LocalPlan locals_;
   std::string out_;
   int depth_ = 1;
@@ -82,4 +89,4 @@ class KernelPrinter {
   std::vector<Expr> keep_;                             // nodes that the maps above name
 };
 
-}  // namespace tessera::inline c_codegen
+}  // namespace tessera::inline source_codegen

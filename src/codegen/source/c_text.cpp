@@ -1,4 +1,4 @@
-#include "codegen/c/c_text.h"
+#include "codegen/source/c_text.h"
 
 #include <algorithm>
 #include <array>
@@ -10,10 +10,10 @@
 
 #include <fmt/format.h>
 
-#include "codegen/c/helpers.h"
+#include "codegen/source/helpers.h"
 #include "support/error.h"
 
-namespace tessera::inline c_codegen {
+namespace tessera::inline source_codegen {
 
 namespace {
 
@@ -146,10 +146,10 @@ std::string COps::rounded(DType dtype, std::string value) {
 
 void COps::want(const std::string& helper) {
   if (!known_.insert(helper).second) return;
-  const std::string text = text_of_helper(helper);
+  const std::string text = text_of_helper(helper, dialect_);
   needs_math_ = needs_math_ || text.find("/* math */") != std::string::npos;
   needs_string_ = needs_string_ || text.find("memcpy") != std::string::npos;
-  for (const std::string& other : helpers_called_by(helper)) want(other);
+  for (const std::string& other : helpers_called_by(helper, dialect_)) want(other);
   wanted_.push_back(helper);
 }
 
@@ -169,7 +169,7 @@ std::string COps::math(std::string_view function, DType dtype, const std::string
 std::string COps::helper_text() const {
   std::string text;
   for (const std::string& helper : wanted_) {
-    std::string body = text_of_helper(helper);
+    std::string body = text_of_helper(helper, dialect_);
     if (const size_t mark = body.find("/* math */ "); mark != std::string::npos) body.erase(mark, 11);
     text += body + '\n';
   }
@@ -290,6 +290,8 @@ std::string COps::binary(BinaryOp op, DType operand, const std::string& a, const
 }
 
 std::string COps::fma(DType dtype, const std::string& a, const std::string& b, const std::string& c) {
+  if (dialect_.fuses && !is_narrow(dtype))
+    return fmt::format("fma{}({}, {}, {})", dtype == DType::kF64 ? "" : "f", a, b, c);
   return rounded(dtype, fmt::format("({} * {} + {})", a, b, c));
 }
 
@@ -310,4 +312,4 @@ std::string COps::cast(DType to, DType from, const std::string& a) {
   return rounded(to, a);
 }
 
-}  // namespace tessera::inline c_codegen
+}  // namespace tessera::inline source_codegen

@@ -1,4 +1,5 @@
-// Types, numbers and operations of the loop IR as C text. Compound results stand in parentheses.
+// Types, numbers and operations of the loop IR as text of C, or of a language that is like it (dialect.h). Compound
+// results stand in parentheses.
 #pragma once
 
 #include <set>
@@ -7,9 +8,10 @@
 #include <vector>
 
 #include "arith/expr.h"
+#include "codegen/source/dialect.h"
 #include "types/dtype.h"
 
-namespace tessera::inline c_codegen {
+namespace tessera::inline source_codegen {
 
 // Whether there is C for elements of the type.
 bool has_c_type(DType dtype);
@@ -27,6 +29,10 @@ std::string_view without_parentheses(std::string_view text);
 // Writes operations, and remembers which helper functions and headers they want.
 class COps {
  public:
+  // The dialect outlives the object.
+  explicit COps(const Dialect& dialect = c99()) : dialect_(dialect) {}
+  const Dialect& dialect() const { return dialect_; }
+
   std::string constant(const ExprNode& node);
   std::string number(DType dtype, double value);   // of a float type
   std::string number(DType dtype, int64_t value);  // of an integer type or bool
@@ -52,9 +58,10 @@ class COps {
   std::string wrapped(DType dtype, const std::string& a, std::string_view op, const std::string& b) const;
   void want(const std::string& helper);
 
+  const Dialect& dialect_;
   std::vector<std::string> wanted_;  // in the order in which they are defined
   std::set<std::string> known_;
   bool needs_math_ = false, needs_string_ = false;
 };
 
-}  // namespace tessera::inline c_codegen
+}  // namespace tessera::inline source_codegen

@@ -1,14 +1,15 @@
-#include "codegen/c/helpers.h"
+#include "codegen/source/helpers.h"
 
 #include <cmath>
 #include <map>
+#include <optional>
 #include <regex>
 
 #include <fmt/format.h>
 
 #include "support/error.h"
 
-namespace tessera::inline c_codegen {
+namespace tessera::inline source_codegen {
 
 namespace {
 
@@ -148,25 +149,36 @@ const std::regex& cast_pattern() {
   return kPattern;
 }
 
-}  // namespace
-
-std::string text_of_helper(const std::string& name) {
-  if (const auto own = texts().find(name); own != texts().end()) return own->second;
+// Empty when there is no such helper: a language has functions of its own that are called alike.
+std::optional<std::string> find_helper(const std::string& name, const Dialect& dialect) {
+  static constexpr std::string_view kFunction = "static inline";
+  for (const auto& [own, text] : dialect.helpers)
+    if (own == name) return fmt::format("{} {}", dialect.function, text);
+  const auto in_dialect = [&](const std::string& text) { return std::string(dialect.function) + text.substr(kFunction.size()); };
+  if (const auto own = texts().find(name); own != texts().end()) return in_dialect(own->second);
   std::smatch match;
-  if (std::regex_match(name, match, cast_pattern())) return saturating_cast(match[1], match[2]);
+  if (std::regex_match(name, match, cast_pattern())) return in_dialect(saturating_cast(match[1], match[2]));
   const Parts parts = parts_of(name);
   const auto form = templates().find(parts.operation);
-  check(form != templates().end(), "there is no helper " + name + " in C");
-  return filled(form->second, parts.type);
+  if (form == templates().end()) return std::nullopt;
+  return in_dialect(filled(form->second, parts.type));
 }
 
-std::vector<std::string> helpers_called_by(const std::string& name) {
-  const std::string text = text_of_helper(name);
+}  // namespace
+
+std::string text_of_helper(const std::string& name, const Dialect& dialect) {
+  const auto text = find_helper(name, dialect);
+  check(text.has_value(), "there is no helper " + name + " in C");
+  return *text;
+}
+
+std::vector<std::string> helpers_called_by(const std::string& name, const Dialect& dialect) {
+  const std::string text = text_of_helper(name, dialect);
   static const std::regex kCall("([a-z0-9]+(?:_[a-z0-9]+)+)\\(");
   std::vector<std::string> called;
   for (auto it = std::sregex_iterator(text.begin(), text.end(), kCall); it != std::sregex_iterator(); ++it)
-    if ((*it)[1] != name) called.push_back((*it)[1]);
+    if ((*it)[1] != name && find_helper((*it)[1], dialect)) called.push_back((*it)[1]);
   return called;
 }
 
-}  // namespace tessera::inline c_codegen
+}  // namespace tessera::inline source_codegen

@@ -1,0 +1,246 @@
+#include "accel/tokens.h"
+
+#include <algorithm>
+#include <deque>
+#include <queue>
+
+#include <fmt/format.h>
+
+#include "support/error.h"
+
+namespace tessera::inline accel {
+
+namespace {
+
+constexpr size_t kMostProblems = 20;
+
+// Who touched each element of each memory, and each segment, last.
+class Places {
+ public:
+  struct Place {
+    int written = -1;
+    std::vector<int> read;  // since then
+  };
+
+  explicit Places(const Accelerator& unit, size_t segments) : unit_(unit) {
+    for (const UnitMemory& memory : unit.memories)
+      memories_.emplace_back(static_cast<size_t>(memory.bytes / memory.element));
+    dram_.resize(segments);
+  }
+
+  // Calls `depends(i)` for each earlier instruction that instruction `j` of the list must not overtake, some more than
+  // once, and remembers what j touches. Places outside of a memory are left out.
+  template <typename Depends>
+  void visit(int j, const StreamInstruction& instruction, Depends depends) {
+    const UnitInstruction& kind = unit_.instructions[static_cast<size_t>(instruction.kind)];
+    const auto touch = [&](Place& place, bool writes) {
+      if (place.written >= 0 && place.written != j) depends(place.written);
+      if (writes) {
+        for (const int reader : place.read)
+          if (reader != j) depends(reader);
+        place.read.clear();
+        place.written = j;
+      } else if (place.written != j && (place.read.empty() || place.read.back() != j)) {
+        place.read.push_back(j);
+      }
+    };
+    for_each_access(unit_, instruction, [&](size_t p, int64_t address) {
+      if (kind.operands[p] == kDram) {
+        const auto segment = static_cast<size_t>(instruction.operands[p].segment);
+        if (segment < dram_.size()) touch(dram_[segment], is_written(kind, p));
+        return;
+      }
+      const auto memory = static_cast<size_t>(kind.operands[p]);
+      const int64_t element = unit_.memories[memory].element;
+      const int64_t bytes = core_bytes(kind, p);
+      if (address < 0 || address + bytes > unit_.memories[memory].bytes) return;
+      for (int64_t at = address / element; at < (address + bytes + element - 1) / element; ++at)
+        touch(memories_[memory][static_cast<size_t>(at)], is_written(kind, p));
+    });
+  }
+
+ private:
+  const Accelerator& unit_;
+  std::vector<std::vector<Place>> memories_;
+  std::vector<Place> dram_;
+};
+
+int queue_of(const Accelerator& unit, const StreamInstruction& instruction) {
+  return unit.instructions[static_cast<size_t>(instruction.kind)].queue;
+}
+
+}  // namespace
+
+void order_by_need(const Accelerator& unit, InstructionStream& stream) {
+  const size_t count = stream.instructions.size();
+  std::vector<std::vector<int>> after(count);
+  std::vector<int> needs(count, 0);
+  std::vector<int64_t> key(count);
+  Places places(unit, stream.segments.size());
+  for (size_t j = 0; j < count; ++j) {
+    const int number = static_cast<int>(j);
+    std::vector<int> before;
+    places.visit(number, stream.instructions[j], [&](int i) { before.push_back(i); });
+    std::sort(before.begin(), before.end());
+    before.erase(std::unique(before.begin(), before.end()), before.end());
+    for (const int i : before) after[static_cast<size_t>(i)].push_back(number);
+    needs[j] = static_cast<int>(before.size());
+    key[j] = number;
+  }
+  for (size_t i = 0; i < count; ++i) {
+    const UnitInstruction& kind = unit.instructions[static_cast<size_t>(stream.instructions[i].kind)];
+    const int dram = kind.dram_operand();
+    if (dram < 0 || is_written(kind, static_cast<size_t>(dram)) || after[i].empty()) continue;
+    key[i] = after[i].front();
+  }
+  using Entry = std::pair<int64_t, int>;
+  std::priority_queue<Entry, std::vector<Entry>, std::greater<>> ready;
+  for (size_t i = 0; i < count; ++i)
+    if (!needs[i]) ready.emplace(key[i], static_cast<int>(i));
+  std::vector<StreamInstruction> ordered;
+  ordered.reserve(count);
+  while (!ready.empty()) {
+    const auto i = static_cast<size_t>(ready.top().second);
+    ready.pop();
+    ordered.push_back(std::move(stream.instructions[i]));
+    for (const int next : after[i])
+      if (--needs[static_cast<size_t>(next)] == 0) ready.emplace(key[static_cast<size_t>(next)], next);
+  }
+  check(ordered.size() == count, "dependences go forward");
+  stream.instructions = std::move(ordered);
+}
+
+void place_tokens(const Accelerator& unit, InstructionStream& stream) {
+  const size_t queues = unit.queues.size();
+  for (StreamInstruction& instruction : stream.instructions) instruction.waits = instruction.signals = 0;
+  // The latest instruction of queue a that one of queue b has waited for.
+  std::vector<std::vector<int>> waited(queues, std::vector<int>(queues, -1));
+  Places places(unit, stream.segments.size());
+  for (size_t j = 0; j < stream.instructions.size(); ++j) {
+    StreamInstruction& instruction = stream.instructions[j];
+    const auto own = static_cast<size_t>(queue_of(unit, instruction));
+    std::vector<int> latest(queues, -1);
+    places.visit(static_cast<int>(j), instruction, [&](int i) {
+      const auto other = static_cast<size_t>(queue_of(unit, stream.instructions[static_cast<size_t>(i)]));
+      latest[other] = std::max(latest[other], i);
+    });
+    for (size_t other = 0; other < queues; ++other) {
+      if (other == own || latest[other] <= waited[other][own]) continue;
+      waited[other][own] = latest[other];
+      instruction.waits |= 1u << other;
+      stream.instructions[static_cast<size_t>(latest[other])].signals |= 1u << own;
+    }
+  }
+}
+
+std::vector<std::string> check_stream(const Accelerator& unit, const InstructionStream& stream) {
+  std::vector<std::string> problems;
+  const auto problem = [&](std::string text) {
+    if (problems.size() < kMostProblems) problems.push_back(std::move(text));
+  };
+  const size_t queues = unit.queues.size(), count = stream.instructions.size();
+  const auto name = [&](size_t i) {
+    return fmt::format("{} ({})", i, unit.instructions[static_cast<size_t>(stream.instructions[i].kind)].name);
+  };
+
+  // Places.
+  for (size_t i = 0; i < count; ++i) {
+    const StreamInstruction& instruction = stream.instructions[i];
+    const UnitInstruction& kind = unit.instructions[static_cast<size_t>(instruction.kind)];
+    std::vector<bool> told(kind.operands.size(), false);
+    for (size_t p = 0; p < kind.operands.size(); ++p) {
+      const int segment = instruction.operands[p].segment;
+      const bool in_dram = kind.operands[p] == kDram;
+      if (in_dram && (segment < 0 || static_cast<size_t>(segment) >= stream.segments.size())) {
+        problem(fmt::format("instruction {}: there is no segment {}", name(i), segment));
+        told[p] = true;
+      } else if (in_dram && is_written(kind, p) && !stream.segments[static_cast<size_t>(segment)].output) {
+        problem(fmt::format("instruction {} writes to '{}', an input", name(i),
+                            stream.segments[static_cast<size_t>(segment)].name));
+      }
+    }
+    for_each_access(unit, instruction, [&](size_t p, int64_t address) {
+      if (told[p]) return;
+      const bool in_dram = kind.operands[p] == kDram;
+      const int64_t bytes = in_dram ? stream.segments[static_cast<size_t>(instruction.operands[p].segment)].bytes
+                                    : unit.memories[static_cast<size_t>(kind.operands[p])].bytes;
+      const int64_t element = in_dram ? 1 : unit.memories[static_cast<size_t>(kind.operands[p])].element;
+      if (address >= 0 && address + core_bytes(kind, p) <= bytes && address % element == 0) return;
+      told[p] = true;
+      problem(fmt::format("instruction {}: operand '{}' is at byte {}, of {}", name(i),
+                          kind.intrinsic->pattern()->params[p]->name, address, bytes));
+    });
+  }
+
+  // Tokens: an instruction runs when those before it in its queue have, and those whose tokens it waits for.
+  // `done[i][q]` counts the instructions of queue q that are done, for certain, when i begins.
+  std::vector<std::vector<size_t>> of_queue(queues), signals(queues * queues);
+  std::vector<size_t> rank(count);
+  for (size_t i = 0; i < count; ++i) {
+    const auto own = static_cast<size_t>(queue_of(unit, stream.instructions[i]));
+    rank[i] = of_queue[own].size();
+    of_queue[own].push_back(i);
+    for (size_t other = 0; other < queues; ++other)
+      if (stream.instructions[i].signals >> other & 1) signals[own * queues + other].push_back(i);
+  }
+  std::vector<std::vector<size_t>> done(count, std::vector<size_t>(queues, 0));
+  std::vector<bool> has_run(count, false);
+  std::vector<size_t> next(queues, 0), taken(queues * queues, 0);
+  bool moved = true;
+  while (moved) {
+    moved = false;
+    for (size_t own = 0; own < queues; ++own) {
+      while (next[own] < of_queue[own].size()) {
+        const size_t i = of_queue[own][next[own]];
+        std::vector<size_t> givers;
+        bool waits = false;
+        for (size_t other = 0; other < queues; ++other) {
+          if (!(stream.instructions[i].waits >> other & 1)) continue;
+          const std::vector<size_t>& given = signals[other * queues + own];
+          const size_t number = taken[other * queues + own];
+          waits = waits || number >= given.size() || !has_run[given[number]];
+          if (!waits) givers.push_back(given[number]);
+        }
+        if (waits) break;
+        for (size_t other = 0; other < queues; ++other)
+          if (stream.instructions[i].waits >> other & 1) ++taken[other * queues + own];
+        if (next[own] > 0) givers.push_back(of_queue[own][next[own] - 1]);
+        for (const size_t giver : givers) {
+          for (size_t q = 0; q < queues; ++q) done[i][q] = std::max(done[i][q], done[giver][q]);
+          const auto of = static_cast<size_t>(queue_of(unit, stream.instructions[giver]));
+          done[i][of] = std::max(done[i][of], rank[giver] + 1);
+        }
+        has_run[i] = true;
+        ++next[own];
+        moved = true;
+      }
+    }
+  }
+  for (size_t q = 0; q < queues; ++q)
+    if (next[q] < of_queue[q].size())
+      problem(fmt::format("queue '{}' waits for ever at instruction {}", unit.queues[q], name(of_queue[q][next[q]])));
+  for (size_t a = 0; a < queues; ++a)
+    for (size_t b = 0; b < queues; ++b)
+      if (const size_t left = signals[a * queues + b].size() - taken[a * queues + b];
+          left && next[b] == of_queue[b].size())
+        problem(fmt::format("{} token{} from '{}' to '{}' {} left over", left, left == 1 ? "" : "s", unit.queues[a],
+                            unit.queues[b], left == 1 ? "is" : "are"));
+
+  // Order.
+  Places places(unit, stream.segments.size());
+  for (size_t j = 0; j < count; ++j) {
+    int last = -1;
+    places.visit(static_cast<int>(j), stream.instructions[j], [&](int earlier) {
+      if (earlier == last) return;
+      last = earlier;
+      const auto i = static_cast<size_t>(earlier);
+      const auto of = static_cast<size_t>(queue_of(unit, stream.instructions[i]));
+      if (done[j][of] <= rank[i] && has_run[j])
+        problem(
+            fmt::format("instruction {} may overtake instruction {}, which touches the same place", name(j), name(i)));
+    });
+  }
+  return problems;
+}
+
+}  // namespace tessera::inline accel

@@ -1,0 +1,92 @@
+#include "codegen/gpu/gpu_codegen.h"
+
+#include <algorithm>
+#include <set>
+#include <vector>
+
+#include <fmt/format.h>
+
+#include "codegen/common/host_plan.h"
+#include "codegen/common/object_code.h"
+#include "codegen/gpu/gpu_dialects.h"
+#include "codegen/source/c_text.h"
+#include "codegen/source/kernel_printer.h"
+#include "device/thread_form.h"
+#include "support/error.h"
+
+namespace tessera::inline gpu_codegen {
+namespace {
+
+bool uses_doubles(const LoopProgram& program) {
+  bool found = false;
+  for (const BufferPtr& param : program.params) found = found || param->dtype == DType::kF64;
+  walk(
+      program.body, [&](const Stmt& s) { found = found || (s->buffer && s->buffer->dtype == DType::kF64); },
+      [&](const Expr& e) { found = found || e->dtype == DType::kF64; });
+  return found;
+}
+
+// Text behind "//" in one line.
+std::string comment(std::string text) {
+  std::replace_if(text.begin(), text.end(), [](char c) { return c == '\n' || c == '\r' || c == '\\'; }, ' ');
+  return text;
+}
+
+}  // namespace
+
+std::string no_gpu_code(const LoopProgram& program) {
+  std::string problem;
+  const auto see = [&](DType dtype) {
+    if (problem.empty() && !has_c_type(dtype)) problem = fmt::format("elements of type {}", dtype_name(dtype));
+  };
+  for (const BufferPtr& param : program.params) see(param->dtype);
+  walk(
+      program.body,
+      [&](const Stmt& s) {
+        if (s->buffer) see(s->buffer->dtype);
+      },
+      [&](const Expr& e) { see(e->dtype); });
+  if (!problem.empty()) return problem;
+  const DeviceKernel kernel = thread_form(program);
+  for (const Launch& launch : kernel.launches)
+    for (const Expr& blocks : launch.blocks)
+      if (!as_int(blocks)) return "a number of blocks that a run decides";
+  return kernel.problem;
+}
+
+std::string generate_gpu_source(const Program& program, int32_t device, const Dialect& dialect) {
+  const HostPlan plan(program);
+  COps ops(dialect);
+  std::string table, kernels;
+  int64_t most_threads = 1, most_shared = 0;
+  bool doubles = false;
+  for (size_t i = 0; i < program.kernels.size(); ++i) {
+    const Kernel& kernel = program.kernels[i];
+    if (kernel.device != device) continue;
+    const DeviceKernel form = thread_form(kernel.program);
+    check(form.problem.empty(), "kernel " + kernel.program.name + " has no thread form: " + form.problem);
+    doubles = doubles || uses_doubles(kernel.program);
+    table += fmt::format("//tsr operation {} {} {} {}\n", operation_name(static_cast<int32_t>(i)),
+                         kernel.program.params.size(), kernel.program.symbols.size(), form.launches.size());
+    if (!kernel.loc.empty()) kernels += fmt::format("\n// {}\n", comment(kernel.loc));
+    for (size_t l = 0; l < form.launches.size(); ++l) {
+      const Launch& launch = form.launches[l];
+      const std::string name = fmt::format("k{}_{}{}", i, identifier(kernel.program.name),
+                                           form.launches.size() > 1 ? fmt::format("_{}", l) : "");
+      const auto blocks = [&](size_t axis) { return std::max<int64_t>(as_int(launch.blocks[axis]).value(), 0); };
+      table += fmt::format("//tsr launch {} {} {} {} {} {} {}\n", name, blocks(0), blocks(1), blocks(2),
+                           launch.threads[0], launch.threads[1], launch.threads[2]);
+      KernelPrinter printer(kernel.program, name, plan.alias_classes[i], ops, &launch);
+      kernels += printer.print();
+      most_threads = std::max(most_threads, launch.num_threads());
+      most_shared = std::max(most_shared, launch.shared_bytes);
+    }
+  }
+  const std::string helpers = ops.helper_text();
+  doubles = doubles || helpers.find("f64") != std::string::npos;
+  return fmt::format("//tsr 1 {}\n//tsr limits {} {} {}\n", dialect.name.substr(0, dialect.name.find(' ')),
+                     most_threads, most_shared, doubles ? 1 : 0) +
+         table + prelude_of(dialect, doubles) + helpers + kernels;
+}
+
+}  // namespace tessera::inline gpu_codegen

@@ -1,0 +1,110 @@
+#include "codegen/gpu/gpu_dialects.h"
+
+#include <array>
+#include <string_view>
+#include <utility>
+
+namespace tessera::inline gpu_codegen {
+namespace {
+
+using Text = std::pair<std::string_view, std::string_view>;
+
+// The languages have functions for what C does by copying bytes.
+constexpr std::array kOpenClHelpers = {
+    Text{"bits_of_f32", "u32 bits_of_f32(f32 a) { return as_uint(a); }"},
+    Text{"f32_of_bits", "f32 f32_of_bits(u32 bits) { return as_float(bits); }"},
+    Text{"bits_of_f64", "u64 bits_of_f64(f64 a) { return as_ulong(a); }"},
+    Text{"f64_of_bits", "f64 f64_of_bits(u64 bits) { return as_double(bits); }"},
+};
+constexpr std::array kCudaHelpers = {
+    Text{"bits_of_f32", "u32 bits_of_f32(f32 a) { return __float_as_uint(a); }"},
+    Text{"f32_of_bits", "f32 f32_of_bits(u32 bits) { return __uint_as_float(bits); }"},
+    Text{"bits_of_f64", "u64 bits_of_f64(f64 a) { return (u64)__double_as_longlong(a); }"},
+    Text{"f64_of_bits", "f64 f64_of_bits(u64 bits) { return __longlong_as_double((i64)bits); }"},
+};
+
+constexpr std::array<std::string_view, 31> kOpenClNames = {
+    "kernel", "global",  "local",     "constant", "private",  "read_only", "write_only", "read_write",
+    "half",   "uchar",   "ushort",    "uint",     "ulong",    "image2d_t", "sampler_t",  "event_t",
+    "pipe",   "complex", "imaginary", "quad",     "vec_step", "fabsf",     "sqrtf",      "floorf",
+    "ceilf",  "rintf",   "truncf",    "fmaf",     "M_PI",     "isnan",     "generic"};
+constexpr std::array<std::string_view, 14> kCudaNames = {"threadIdx", "blockIdx", "blockDim",  "gridDim",  "warpSize",
+                                                         "dim3",      "float2",   "float4",    "int2",     "int4",
+                                                         "asm",       "operator", "constexpr", "namespace"};
+
+constexpr std::string_view kOpenClPrelude =
+    "typedef char i8; typedef short i16; typedef int i32; typedef long i64;\n"
+    "typedef uchar u8; typedef ushort u16; typedef uint u32; typedef ulong u64;\n"
+    "typedef float f32;\n"
+    "#define INT64_C(x) x##L\n#define UINT64_C(x) x##UL\n#define UINT32_C(x) x##U\n"
+    "#define INT8_MAX CHAR_MAX\n#define INT8_MIN CHAR_MIN\n#define UINT8_MAX UCHAR_MAX\n"
+    "#define INT16_MAX SHRT_MAX\n#define INT16_MIN SHRT_MIN\n#define UINT16_MAX USHRT_MAX\n"
+    "#define INT32_MAX INT_MAX\n#define INT32_MIN INT_MIN\n#define UINT32_MAX UINT_MAX\n"
+    "#define INT64_MAX LONG_MAX\n#define INT64_MIN LONG_MIN\n#define UINT64_MAX ULONG_MAX\n"
+    "#define fabsf fabs\n#define sqrtf sqrt\n#define floorf floor\n#define ceilf ceil\n"
+    "#define rintf rint\n#define truncf trunc\n#define fmaf fma\n"
+    "#pragma OPENCL FP_CONTRACT OFF\n";
+constexpr std::string_view kOpenClDoubles = "#pragma OPENCL EXTENSION cl_khr_fp64 : enable\ntypedef double f64;\n";
+
+// No header is needed: what C's headers define is here, unless the compiler has included them.
+constexpr std::string_view kCudaPrelude =
+    "typedef signed char i8; typedef short i16; typedef int i32; typedef long long i64;\n"
+    "typedef unsigned char u8; typedef unsigned short u16; typedef unsigned int u32; typedef unsigned long long u64;\n"
+    "typedef float f32; typedef double f64;\n"
+    "#ifndef INT64_C\n#define INT64_C(x) x##LL\n#define UINT64_C(x) x##ULL\n#define UINT32_C(x) x##U\n#endif\n"
+    "#ifndef INT64_MAX\n"
+    "#define INT8_MAX 127\n#define INT8_MIN (-128)\n#define UINT8_MAX 255\n"
+    "#define INT16_MAX 32767\n#define INT16_MIN (-32768)\n#define UINT16_MAX 65535\n"
+    "#define INT32_MAX 2147483647\n#define INT32_MIN (-2147483647 - 1)\n#define UINT32_MAX 4294967295U\n"
+    "#define INT64_MAX 9223372036854775807LL\n#define INT64_MIN (-9223372036854775807LL - 1)\n"
+    "#define UINT64_MAX 18446744073709551615ULL\n#endif\n"
+    "#ifndef NAN\n#define NAN __int_as_float(0x7fffffff)\n#endif\n"
+    "#ifndef INFINITY\n#define INFINITY __int_as_float(0x7f800000)\n#endif\n";
+
+constexpr Dialect kOpenCl{
+    .name = "OpenCL C 1.2",
+    .function = "static inline",
+    .kernel = "__kernel",
+    .restrict_word = "restrict ",
+    .fuses = true,
+    .helpers = kOpenClHelpers,
+    .reserved = kOpenClNames,
+    .global = "__global ",
+    .shared = "__local ",
+    .thread = {"get_local_id(0)", "get_local_id(1)", "get_local_id(2)"},
+    .block = {"get_group_id(0)", "get_group_id(1)", "get_group_id(2)"},
+    .barrier = "barrier(CLK_LOCAL_MEM_FENCE | CLK_GLOBAL_MEM_FENCE);",
+    .bounds = "__attribute__((reqd_work_group_size({0}, {1}, {2}))) void",
+    .unroll = "#pragma unroll",
+    .has_pointers = false,
+};
+
+constexpr Dialect kCuda{
+    .name = "CUDA C++",
+    .function = "static __device__ inline",
+    .kernel = "extern \"C\" __global__",
+    .restrict_word = "__restrict__ ",
+    .fuses = true,
+    .helpers = kCudaHelpers,
+    .reserved = kCudaNames,
+    .global = "",
+    .shared = "__shared__ ",
+    .thread = {"threadIdx.x", "threadIdx.y", "threadIdx.z"},
+    .block = {"blockIdx.x", "blockIdx.y", "blockIdx.z"},
+    .barrier = "__syncthreads();",
+    .bounds = "void __launch_bounds__({3})",
+    .unroll = "#pragma unroll",
+    .has_pointers = true,
+};
+
+}  // namespace
+
+const Dialect& opencl_c() { return kOpenCl; }
+const Dialect& cuda_cpp() { return kCuda; }
+
+std::string prelude_of(const Dialect& dialect, bool doubles) {
+  if (&dialect == &kCuda) return std::string(kCudaPrelude);
+  return std::string(doubles ? kOpenClDoubles : "") + std::string(kOpenClPrelude);
+}
+
+}  // namespace tessera::inline gpu_codegen

@@ -1,0 +1,310 @@
+#include "device/thread_form.h"
+
+#include <algorithm>
+#include <functional>
+#include <map>
+#include <set>
+#include <utility>
+
+#include <fmt/format.h>
+
+#include "loop/printer.h"
+#include "types/dtype.h"
+
+namespace tessera::inline device {
+namespace {
+
+size_t axis_of(ForKind kind) {
+  const ForKind first = is_block_axis(kind) ? ForKind::kBlockX : ForKind::kThreadX;
+  return static_cast<size_t>(kind) - static_cast<size_t>(first);
+}
+ForKind thread_axis(size_t axis) { return static_cast<ForKind>(static_cast<size_t>(ForKind::kThreadX) + axis); }
+
+bool has_axis(const Stmt& s, bool (*is_axis)(ForKind)) {
+  bool found = false;
+  walk(
+      s, [&](const Stmt& node) { found = found || (node->kind == StmtKind::kFor && is_axis(node->for_kind)); },
+      nullptr);
+  return found;
+}
+bool has_threads(const Stmt& s) { return has_axis(s, is_thread_axis); }
+bool has_blocks(const Stmt& s) { return has_axis(s, is_block_axis); }
+
+// Memory that several threads reach, as far as a statement or expression touches it: with whether the first thread of
+// a block alone does.
+struct Touched {
+  std::map<const Buffer*, bool> reads, writes;
+
+  static void add(std::map<const Buffer*, bool>& to, const Buffer* buffer, bool first_alone) {
+    const auto [it, is_new] = to.try_emplace(buffer, first_alone);
+    if (!is_new) it->second = it->second && first_alone;
+  }
+  void add(const Touched& other) {
+    for (const auto& [buffer, first_alone] : other.reads) add(reads, buffer, first_alone);
+    for (const auto& [buffer, first_alone] : other.writes) add(writes, buffer, first_alone);
+  }
+  bool conflicts(const Touched& later) const {
+    const auto meet = [](const auto& a, const auto& b) {
+      return std::any_of(a.begin(), a.end(), [&](const auto& touch) {
+        const auto other = b.find(touch.first);
+        return other != b.end() && !(touch.second && other->second);
+      });
+    };
+    return meet(writes, later.reads) || meet(writes, later.writes) || meet(reads, later.writes);
+  }
+  void clear() { *this = {}; }
+};
+
+class LaunchMaker {
+ public:
+  Launch run(const Stmt& body) {
+    launch_.blocks = {Expr(1), Expr(1), Expr(1)};
+    launch_.threads = {1, 1, 1};
+    find_extents(body);
+    launch_.body = shape(body);
+    Touched pending;
+    place_barriers(launch_.body, pending);
+    return std::move(launch_);
+  }
+  const std::string& problem() const { return problem_; }
+
+ private:
+  void report(std::string text) {
+    if (problem_.empty()) problem_ = std::move(text);
+  }
+
+  void find_extents(const Stmt& body) {
+    std::set<size_t> axes;
+    walk(
+        body,
+        [&](const Stmt& s) {
+          if (s->kind != StmtKind::kFor) return;
+          if (is_thread_axis(s->for_kind)) {
+            int64_t& most = launch_.threads[axis_of(s->for_kind)];
+            most = std::max(most, as_int(s->extent).value_or(1));
+          } else if (is_block_axis(s->for_kind)) {
+            if (!axes.insert(axis_of(s->for_kind)).second)
+              report(fmt::format("'{}' is not the only loop of its axis", summary(s)));
+            launch_.blocks[axis_of(s->for_kind)] = s->extent;
+          }
+        },
+        nullptr);
+  }
+
+  // The body with thread loops of all axes around what threads do, and buffers of the threads' own without the
+  // dimensions that stand for threads.
+  Stmt shape(const Stmt& s) {
+    switch (s->kind) {
+      case StmtKind::kSeq: {
+        std::vector<Stmt> parts;
+        for (const Stmt& child : s->stmts) parts.push_back(shape(child));
+        return seq(std::move(parts));
+      }
+      case StmtKind::kStore: return nest(s);
+      case StmtKind::kAlloc: return shape_alloc(s);
+      case StmtKind::kTensorized: return shape(s->stmts[0]);
+      case StmtKind::kIf:
+        if (!has_threads(s) && !has_blocks(s)) return nest(s);
+        return if_then(s->condition, shape(s->stmts[0]), s->stmts.size() > 1 ? shape(s->stmts[1]) : Stmt());
+      case StmtKind::kFor:
+        if (is_thread_axis(s->for_kind)) return nest(s);
+        if (!has_threads(s) && !has_blocks(s)) return nest(s);
+        if (!is_block_axis(s->for_kind) && has_blocks(s))
+          report(fmt::format("'{}' has blocks of threads inside of it", summary(s)));
+        return for_loop(s->var, s->begin, s->extent, is_block_axis(s->for_kind) ? s->for_kind : ForKind::kSerial,
+                        shape(s->stmts[0]));
+    }
+    return s;
+  }
+
+  // Around a statement of threads: loops over the axes that it has not.
+  Stmt nest(const Stmt& s) {
+    Stmt result = s;
+    std::set<size_t> own;
+    walk(
+        s,
+        [&](const Stmt& node) {
+          if (node->kind == StmtKind::kFor && is_thread_axis(node->for_kind)) own.insert(axis_of(node->for_kind));
+        },
+        nullptr);
+    for (size_t axis = 0; axis < 3; ++axis)
+      if (launch_.threads[axis] > 1 && !own.contains(axis))
+        result = for_loop(make_var("first"), 0, 1, thread_axis(axis), result);
+    nests_.insert(result.get());
+    keep_.push_back(result);
+    return result;
+  }
+
+  Stmt shape_alloc(const Stmt& s) {
+    const Buffer& buffer = *s->buffer;
+    int64_t elements = 1;
+    for (const Expr& extent : buffer.shape) {
+      const auto number = as_int(extent);
+      if (!number || __builtin_mul_overflow(elements, *number, &elements)) {
+        report(fmt::format("{} has no constant size", buffer.name));
+        return s;
+      }
+    }
+    if (has_blocks(s)) report(fmt::format("{} is allocated outside of the blocks of threads", buffer.name));
+    if (!has_threads(s)) return nest(s);  // one thread's own
+    if (buffer.scope == MemoryScope::kLocal) {
+      launch_.shared.push_back(s->buffer);
+      shared_.insert(&buffer);
+      launch_.shared_bytes += (dtype_bytes(buffer.dtype, elements) + 15) / 16 * 16;
+      return alloc(s->buffer, shape(s->stmts[0]));
+    }
+    return alloc_of_threads(s);
+  }
+
+  // Drops the leading indices that are the variables of the thread loops around each access.
+  Stmt alloc_of_threads(const Stmt& s) {
+    const BufferPtr& old = s->buffer;
+    size_t dropped = SIZE_MAX;
+    std::vector<const StmtNode*> loops;
+    const auto see = [&](const std::vector<Expr>& indices) {
+      size_t same = 0;
+      std::set<const ExprNode*> variables;
+      for (const StmtNode* loop : loops) variables.insert(loop->var.get());
+      while (same < indices.size() && variables.erase(indices[same].get()) > 0) ++same;
+      if (!variables.empty())
+        report(fmt::format("{} is used by a thread, and its first indices are not the thread's", old->name));
+      dropped = std::min(dropped, same);
+    };
+    const auto expression = [&](const Expr& e) {
+      if (!e) return;
+      walk(e, [&](const Expr& node) {
+        if (node->kind == ExprKind::kLoad && node->buffer == old) see(node->operands);
+      });
+    };
+    const std::function<void(const Stmt&)> visit = [&](const Stmt& node) {
+      const bool thread = node->kind == StmtKind::kFor && is_thread_axis(node->for_kind);
+      for (const Expr& e : {node->begin, node->extent, node->condition, node->value}) expression(e);
+      for (const Expr& e : node->indices) expression(e);
+      if (node->kind == StmtKind::kStore && node->buffer == old) see(node->indices);
+      if (thread) loops.push_back(node.get());
+      for (const Stmt& child : node->stmts) visit(child);
+      if (thread) loops.pop_back();
+    };
+    visit(s->stmts[0]);
+    if (dropped == SIZE_MAX) return shape(s->stmts[0]);  // nothing uses it
+    const BufferPtr own =
+        make_buffer(old->name, old->dtype,
+                    {old->shape.begin() + static_cast<std::ptrdiff_t>(dropped), old->shape.end()}, old->scope);
+    const auto rest = [&](const std::vector<Expr>& indices) {
+      return std::vector<Expr>(indices.begin() + static_cast<std::ptrdiff_t>(dropped), indices.end());
+    };
+    const Stmt body = transform(
+        s->stmts[0],
+        [&](const Expr& node) -> Expr {
+          return node->kind == ExprKind::kLoad && node->buffer == old ? load(own, rest(node->operands)) : Expr();
+        },
+        [&](const Stmt& node) -> Stmt {
+          return node->kind == StmtKind::kStore && node->buffer == old ? store(own, rest(node->indices), node->value)
+                                                                       : Stmt();
+        });
+    return alloc(own, shape(body));
+  }
+
+  Touched touched_by(const Stmt& s) const {
+    bool first_alone = true;
+    walk(
+        s,
+        [&](const Stmt& node) {
+          if (node->kind == StmtKind::kFor && is_thread_axis(node->for_kind))
+            first_alone = first_alone && is_const_int(node->extent, 1);
+        },
+        nullptr);
+    Touched result;
+    walk(
+        s,
+        [&](const Stmt& node) {
+          if (node->kind == StmtKind::kStore && is_common(*node->buffer))
+            Touched::add(result.writes, node->buffer.get(), first_alone);
+        },
+        [&](const Expr& e) {
+          if (e->kind == ExprKind::kLoad && is_common(*e->buffer))
+            Touched::add(result.reads, e->buffer.get(), first_alone);
+        });
+    return result;
+  }
+  bool is_common(const Buffer& buffer) const {
+    return buffer.scope == MemoryScope::kGlobal || shared_.contains(&buffer);
+  }
+  Touched read_by(const Expr& e) const {
+    Touched result;
+    if (e)
+      walk(e, [&](const Expr& node) {
+        if (node->kind == ExprKind::kLoad && is_common(*node->buffer))
+          Touched::add(result.reads, node->buffer.get(), false);
+      });
+    return result;
+  }
+
+  // `pending`: what threads have touched since all have waited.
+  void reach(const Stmt& s, const Touched& touches, Touched& pending) {
+    if (pending.conflicts(touches)) {
+      launch_.barriers.insert(s.get());
+      pending.clear();
+    } else if (launch_.barriers.contains(s.get())) {
+      pending.clear();
+    }
+    pending.add(touches);
+  }
+
+  void place_barriers(const Stmt& s, Touched& pending) {
+    if (nests_.contains(s.get())) return reach(s, touched_by(s), pending);
+    if (s->kind == StmtKind::kIf) {
+      reach(s, read_by(s->condition), pending);
+      Touched after = pending;  // where the condition does not hold
+      for (size_t arm = 0; arm < s->stmts.size(); ++arm) {
+        Touched own = pending;
+        place_barriers(s->stmts[arm], own);
+        if (arm == 0 && s->stmts.size() == 2) after = own;
+        else after.add(own);
+      }
+      pending = std::move(after);
+      return;
+    }
+    if (s->kind == StmtKind::kFor && !is_block_axis(s->for_kind)) {
+      Touched bounds = read_by(s->begin);
+      bounds.add(read_by(s->extent));
+      reach(s, bounds, pending);
+      const Touched before = pending;
+      place_barriers(s->stmts[0], pending);                                       // the first iteration
+      if (!is_const_int(s->extent, 1)) place_barriers(s->stmts[0], pending);  // any later one
+      if (as_int(s->extent).value_or(0) < 1) pending.add(before);
+      return;
+    }
+    for (const Stmt& child : s->stmts) place_barriers(child, pending);
+  }
+
+  Launch launch_;
+  std::string problem_;
+  std::set<const StmtNode*> nests_;
+  std::set<const Buffer*> shared_;
+  std::vector<Stmt> keep_;
+};
+
+void cut(const Stmt& body, std::vector<Stmt>& launches) {
+  if (body->kind == StmtKind::kSeq && has_blocks(body)) {
+    for (const Stmt& child : body->stmts) cut(child, launches);
+  } else {
+    launches.push_back(body);
+  }
+}
+
+}  // namespace
+
+DeviceKernel thread_form(const LoopProgram& program) {
+  DeviceKernel result;
+  std::vector<Stmt> launches;
+  cut(program.body, launches);
+  for (const Stmt& body : launches) {
+    LaunchMaker maker;
+    result.launches.push_back(maker.run(body));
+    if (result.problem.empty()) result.problem = maker.problem();
+  }
+  return result;
+}
+
+}  // namespace tessera::inline device

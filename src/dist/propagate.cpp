@@ -1,0 +1,320 @@
+#include "dist/propagate.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <optional>
+#include <set>
+#include <utility>
+
+#include "dist/factors.h"
+#include "dist/redistribute.h"
+#include "support/error.h"
+
+namespace tessera::inline dist {
+namespace {
+
+size_t index(ValueId v) { return static_cast<size_t>(v); }
+
+[[noreturn]] void refuse(const std::string& found, const std::string& legal, const std::string& hint = "") {
+  throw UserError({.id = "TSR-2110", .message = found, .node = {}, .legal = legal, .hint = hint});
+}
+
+std::vector<int64_t> dims_of(const Graph& graph, ValueId value) {
+  const auto dims = static_dims(graph.type(value).shape);
+  check(dims.has_value(), "a sharded value has a size that is no number: " + graph.value(value).name);
+  return *dims;
+}
+
+int64_t bytes_of(const Graph& graph, ValueId value, const Sharding& sharding, const Mesh& mesh) {
+  int64_t count = 1;
+  for (const int64_t d : local_dims(sharding, dims_of(graph, value), mesh)) count *= d;
+  return dtype_bytes(graph.type(value).dtype, count);
+}
+
+class Propagation {
+ public:
+  Propagation(const Graph& graph, const Mesh& mesh, const Pins& pins, const RankSpeed& speed)
+      : graph_(graph), mesh_(mesh), speed_(speed), known_(graph.values().size(), false) {
+    plan_.mesh = mesh;
+    for (const Value& value : graph.values()) plan_.values.push_back(Sharding::replicated(value.type.shape.size()));
+    for (const ValueId input : graph.inputs) known_[index(input)] = true;
+    for (const auto& [name, sharding] : pins) pin(name, sharding);
+  }
+
+  ShardingPlan run() {
+    for (const Node& node : graph_.nodes()) plan_.nodes.push_back(decide(node));
+    return std::move(plan_);
+  }
+
+ private:
+  bool is_constant(ValueId value) const {
+    const Node* producer = graph_.producer(value);
+    return producer && producer->op->kind == OpKind::kConstant;
+  }
+
+  void pin(const std::string& name, const Sharding& sharding) {
+    for (size_t v = 0; v < graph_.values().size(); ++v) {
+      const auto value = static_cast<ValueId>(v);
+      if (graph_.value(value).name != name || (graph_.producer(value) && !is_constant(value))) continue;
+      const std::string wrong = check_sharding(sharding, dims_of(graph_, value), mesh_);
+      if (!wrong.empty() || !sharding.partial.empty())
+        refuse(fmt::format("{}{} for '{}', which is {}", sharding.to_string(), wrong.empty() ? "" : ": " + wrong, name,
+                           graph_.type(value).to_string()),
+               "dimensions that the mesh axes divide evenly, nothing partial");
+      for (const auto& dim : sharding.dims)
+        if (dim.size() > 1) refuse(fmt::format("{} for '{}'", sharding.to_string(), name), "one mesh axis a dimension");
+      plan_.values[v] = sharding;
+      known_[v] = true;
+      return;
+    }
+    std::vector<std::string> names;
+    for (size_t v = 0; v < graph_.values().size(); ++v) {
+      const auto value = static_cast<ValueId>(v);
+      if (!graph_.producer(value) || (is_constant(value) && !graph_.type(value).shape.empty()))
+        names.push_back(graph_.value(value).name);
+    }
+    refuse(fmt::format("'{}' is to be sharded, and is no input or constant", name),
+           fmt::format("{}", fmt::join(names, ", ")));
+  }
+
+  NodePlan whole(const Node& node) const {
+    NodePlan plan;
+    for (const ValueId input : node.inputs)
+      plan.operands.push_back(Sharding::replicated(graph_.type(input).shape.size()));
+    for (const ValueId output : node.outputs)
+      plan.results.push_back(Sharding::replicated(graph_.type(output).shape.size()));
+    return plan;
+  }
+
+  // A way to give a node's work to the places of a mesh axis.
+  struct Choice {
+    const Factor* factor = nullptr;  // null: every place does all
+    int passes = -1;                 // instead: this operand stays partial, and so does the result
+    double seconds = 0;
+    double moving = 0;  // of them: for operands that are no constants
+  };
+
+  NodePlan decide(const Node& node) {
+    NodePlan plan = whole(node);
+    if (node.op->kind == OpKind::kConstant) {
+      plan.results[0] = plan_.values[index(node.outputs[0])];
+      return plan;
+    }
+    const std::optional<NodeFactors> factors = factors_of(graph_, node);
+    if (factors) {
+      for (const MeshAxis& axis : mesh_.axes)
+        if (axis.extent > 1) divide(node, *factors, axis, plan);
+    } else if (std::any_of(node.inputs.begin(), node.inputs.end(),
+                           [&](ValueId v) { return known_[index(v)] && !plan_.values[index(v)].is_replicated(); })) {
+      remark(node, "every rank does all of it: it has no body to divide");
+    }
+    for (size_t i = 0; i < node.inputs.size(); ++i) settle(node.inputs[i], plan.operands[i]);
+    for (size_t i = 0; i < node.outputs.size(); ++i) {
+      plan_.values[index(node.outputs[i])] = plan.results[i];
+      known_[index(node.outputs[i])] = true;
+    }
+    return plan;
+  }
+
+  // A constant gets the sharding of its first reader.
+  void settle(ValueId value, const Sharding& needed) {
+    if (known_[index(value)]) return;
+    plan_.values[index(value)] = needed;
+    known_[index(value)] = true;
+  }
+
+  void remark(const Node& node, const std::string& reason) {
+    plan_.remarks.push_back(fmt::format("{} ({}): {}", graph_.value(node.outputs[0]).name, node.op->name, reason));
+  }
+
+  void divide(const Node& node, const NodeFactors& factors, const MeshAxis& axis, NodePlan& plan) {
+    std::vector<Choice> choices = {{}};
+    std::vector<std::string> refused;
+    for (const Factor& factor : factors.factors) {
+      std::string reason = factor.refused;
+      if (reason.empty()) reason = why_not(node, factors, factor, axis, plan);
+      if (reason.empty()) choices.push_back({&factor});
+      else if (follows(node, factor, axis))
+        refused.push_back(fmt::format("{} not along {}: {}", axis.name, factor.name, reason));
+    }
+    for (size_t o = 0; o < node.inputs.size(); ++o)
+      if (known_[index(node.inputs[o])] && plan_.values[index(node.inputs[o])].is_partial(axis.name) &&
+          factors.linear[o])
+        choices.push_back({nullptr, static_cast<int>(o)});
+    for (Choice& choice : choices) price(node, factors, axis, plan, choice);
+    const bool is_cut = std::any_of(node.inputs.begin(), node.inputs.end(), [&](ValueId v) {
+      return !is_constant(v) && plan_.values[index(v)].dim_of(axis.name) >= 0;
+    });
+    if (!is_cut && !is_contraction(factors))
+      std::erase_if(choices, [](const Choice& choice) { return choice.factor != nullptr; });
+    const auto cuts_constant = [&](const Choice& choice) {
+      if (!choice.factor) return false;
+      for (size_t o = 0; o < node.inputs.size(); ++o)
+        if (is_constant(node.inputs[o]) && choice.factor->operand_dims[o] >= 0) return true;
+      return false;
+    };
+    const auto best = std::min_element(choices.begin(), choices.end(), [&](const Choice& a, const Choice& b) {
+      if (is_cut && (a.moving == 0) != (b.moving == 0)) return a.moving == 0;
+      if (!is_cut && cuts_constant(a) != cuts_constant(b)) return cuts_constant(a);
+      return a.seconds < b.seconds;
+    });
+    apply(factors, axis, *best, plan);
+    if (!best->factor && best->passes < 0)
+      for (const std::string& reason : refused) remark(node, reason);
+  }
+
+  // A sum of products of two operands.
+  static bool is_contraction(const NodeFactors& factors) {
+    return std::any_of(factors.factors.begin(), factors.factors.end(), [](const Factor& factor) {
+      return factor.result_dim < 0 &&
+             std::count_if(factor.operand_dims.begin(), factor.operand_dims.end(), [](int d) { return d >= 0; }) > 1;
+    });
+  }
+
+  // Whether an operand that follows the factor is cut along the axis there: then a refusal is worth a remark.
+  bool follows(const Node& node, const Factor& factor, const MeshAxis& axis) const {
+    for (size_t o = 0; o < factor.operand_dims.size(); ++o)
+      if (factor.operand_dims[o] >= 0 &&
+          plan_.values[index(node.inputs[o])].dim_of(axis.name) == factor.operand_dims[o])
+        return true;
+    return factor.result_dim >= 0 && std::any_of(node.inputs.begin(), node.inputs.end(), [&](ValueId v) {
+             return plan_.values[index(v)].dim_of(axis.name) == factor.result_dim;
+           });
+  }
+
+  std::string why_not(const Node& node, const NodeFactors& factors, const Factor& factor, const MeshAxis& axis,
+                      const NodePlan& plan) const {
+    if (factor.extent % axis.extent != 0 || factor.extent == 0)
+      return fmt::format("{} is not divided evenly by {}", factor.extent, axis.extent);
+    if (factor.result_dim < 0 && factors.combiner == CollectiveCombiner::kNone) return "nothing combines the parts";
+    if (factor.result_dim >= 0 && !plan.results[0].dims[static_cast<size_t>(factor.result_dim)].empty())
+      return "another mesh axis divides it";
+    if (std::all_of(factor.operand_dims.begin(), factor.operand_dims.end(), [](int d) { return d < 0; }) &&
+        factor.result_dim < 0)
+      return "no operand has it";
+    for (size_t o = 0; o < factor.operand_dims.size(); ++o)
+      if (factor.operand_dims[o] >= 0 && !plan.operands[o].dims[static_cast<size_t>(factor.operand_dims[o])].empty())
+        return "another mesh axis divides it";
+    NodePlan divided = plan;
+    apply(factors, axis, {&factor}, divided);
+    if (!local_attrs(graph_, node, divided, mesh_)) return "its attributes say whole sizes";
+    return "";
+  }
+
+  static void apply(const NodeFactors& factors, const MeshAxis& axis, const Choice& choice, NodePlan& plan) {
+    if (choice.passes >= 0) {
+      for (Sharding* s : {&plan.operands[static_cast<size_t>(choice.passes)], &plan.results[0]})
+        s->partial.push_back({axis.name, CollectiveCombiner::kSum});
+      return;
+    }
+    if (!choice.factor) return;
+    for (size_t o = 0; o < choice.factor->operand_dims.size(); ++o)
+      if (const int d = choice.factor->operand_dims[o]; d >= 0)
+        plan.operands[o].dims[static_cast<size_t>(d)].push_back(axis.name);
+    if (const int d = choice.factor->result_dim; d >= 0)
+      plan.results[0].dims[static_cast<size_t>(d)].push_back(axis.name);
+    else plan.results[0].partial.push_back({axis.name, factors.combiner});
+  }
+
+  double sending(int64_t bytes) const {
+    return bytes == 0 ? 0 : speed_.latency_seconds + static_cast<double>(bytes) / speed_.bytes_per_second;
+  }
+
+  void price(const Node& node, const NodeFactors& factors, const MeshAxis& axis, const NodePlan& plan,
+             Choice& choice) const {
+    NodePlan chosen = plan;
+    apply(factors, axis, choice, chosen);
+    int64_t touched = bytes_of(graph_, node.outputs[0], chosen.results[0], mesh_);
+    for (size_t o = 0; o < node.inputs.size(); ++o) {
+      touched += bytes_of(graph_, node.inputs[o], chosen.operands[o], mesh_);
+      if (!known_[index(node.inputs[o])]) continue;
+      // Along this axis alone; the others' moves are there whatever this one does.
+      const Sharding& has = plan_.values[index(node.inputs[o])];
+      for (const Move& move : moves_between(has, chosen.operands[o])) {
+        if (move.axis != axis.name) continue;
+        double seconds = sending(sent_bytes(move, bytes_of(graph_, node.inputs[o], has, mesh_), mesh_));
+        if (move.kind == MoveKind::kReduceScatter) seconds *= 2;  // some later node will gather what this one scatters
+        choice.seconds += seconds;
+        if (!is_constant(node.inputs[o])) choice.moving += seconds;
+      }
+    }
+    if (choice.factor && choice.factor->result_dim < 0)
+      choice.seconds += sending(sent_bytes({MoveKind::kAllReduce, axis.name, factors.combiner, -1, -1},
+                                           bytes_of(graph_, node.outputs[0], chosen.results[0], mesh_), mesh_));
+    double operations = 2;
+    for (const Factor& factor : factors.factors) operations *= static_cast<double>(std::max<int64_t>(factor.extent, 1));
+    if (choice.factor) operations /= static_cast<double>(axis.extent);
+    for (const auto& dim : plan.results[0].dims) operations /= static_cast<double>(mesh_.group_size(dim));
+    choice.seconds +=
+        static_cast<double>(touched) / speed_.memory_bytes_per_second + operations / speed_.operations_per_second;
+  }
+
+  const Graph& graph_;
+  const Mesh& mesh_;
+  const RankSpeed& speed_;
+  std::vector<bool> known_;
+  ShardingPlan plan_;
+};
+
+}  // namespace
+
+TensorType local_type(const TensorType& type, const Sharding& sharding, const Mesh& mesh) {
+  return {type.dtype, make_shape(local_dims(sharding, *static_dims(type.shape), mesh)), {}};
+}
+
+std::optional<Attrs> local_attrs(const Graph& graph, const Node& node, const NodePlan& plan, const Mesh& mesh) {
+  Attrs attrs = node.attrs;
+  const std::vector<int64_t> all = dims_of(graph, node.outputs[0]), own = local_dims(plan.results[0], all, mesh);
+  for (const char* name : {"shape", "sizes"})
+    if (attrs.has(name) && attrs.get_or<std::vector<int64_t>>(name, {}) == all) attrs.set(name, own);
+  std::vector<TensorType> operands;
+  for (size_t i = 0; i < node.inputs.size(); ++i)
+    operands.push_back(local_type(graph.type(node.inputs[i]), plan.operands[i], mesh));
+  try {
+    const std::vector<TensorType> types = infer_types(*node.op, operands, attrs, node.regions, node.loc);
+    if (static_dims(types[0].shape) != own) return std::nullopt;
+  } catch (const UserError&) {
+    return std::nullopt;
+  }
+  return attrs;
+}
+
+ShardingPlan propagate(const Graph& graph, const Mesh& mesh, const Pins& pins, const RankSpeed& speed) {
+  check(graph.states.empty() && graph.checks.empty() && graph.symbols.empty(),
+        "sharding of a graph with states or symbols");
+  return Propagation(graph, mesh, pins, speed).run();
+}
+
+std::string plan_text(const Graph& graph, const ShardingPlan& plan) {
+  std::string text = fmt::format("mesh {}\n", plan.mesh.to_string());
+  const auto value_text = [&](ValueId v, const Sharding& sharding) {
+    return fmt::format("%{}: {}{}", graph.value(v).name, graph.type(v).to_string(), sharding.to_string());
+  };
+  const auto move_lines = [&](ValueId v, const Sharding& to) {
+    Sharding now = plan.values[index(v)];
+    for (const Move& move : moves_between(now, to)) {
+      const int64_t sent = sent_bytes(move, bytes_of(graph, v, now, plan.mesh), plan.mesh);
+      now = after_move(now, move);
+      text += fmt::format("  {} %{} over {}: {}{}\n", move_kind_name(move.kind), graph.value(v).name, move.axis,
+                          now.to_string(), sent > 0 ? fmt::format(", {} bytes", sent) : "");
+    }
+  };
+  for (const ValueId input : graph.inputs)
+    text += fmt::format("input {}\n", value_text(input, plan.values[index(input)]));
+  for (size_t n = 0; n < graph.nodes().size(); ++n) {
+    const Node& node = graph.nodes()[n];
+    for (size_t i = 0; i < node.inputs.size(); ++i) move_lines(node.inputs[i], plan.nodes[n].operands[i]);
+    std::string operands;
+    for (const ValueId input : node.inputs) operands += (operands.empty() ? "%" : ", %") + graph.value(input).name;
+    for (const ValueId output : node.outputs)
+      text += fmt::format("{} = {}({})\n", value_text(output, plan.values[index(output)]), node.op->name, operands);
+  }
+  for (const ValueId output : graph.outputs) {
+    move_lines(output, Sharding::replicated(graph.type(output).shape.size()));
+    text += fmt::format("output %{}\n", graph.value(output).name);
+  }
+  return text;
+}
+
+}  // namespace tessera::inline dist

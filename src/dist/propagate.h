@@ -1,0 +1,62 @@
+// Which part of each node every rank does: shardings for all values of a graph, from those of a few.
+//
+// Nodes are decided in their order, for one mesh axis after the other. What a mesh axis may divide of a node are its
+// factors (factors.h); taken is the one with the least cost by a simple model: bytes that ranks send to bring operands
+// into the shardings that it needs (and a partial result into one that is none), bytes of operands and result that a
+// rank touches, and operations. A factor that moves nothing goes before one that does, where an operand that is no
+// constant is cut along the axis already. Where none is, only contractions begin to cut, those with a constant along
+// the constant. Constants have no sharding until their first reader gives them one. Where operands come with other
+// shardings than a node needs, they are brought there (redistribute.h).
+//
+// What was pinned stays: inputs and constants by name. Every decision against dividing has its reason among the
+// remarks.
+#pragma once
+
+#include <map>
+#include <string>
+#include <vector>
+
+#include "graph/graph.h"
+#include "graph/op_def.h"
+#include "types/sharding.h"
+
+namespace tessera::inline dist {
+
+struct NodePlan {
+  std::vector<Sharding> operands;  // that the node needs
+  std::vector<Sharding> results;
+};
+
+struct ShardingPlan {
+  Mesh mesh;
+  std::vector<Sharding> values;  // by value, as it is made
+  std::vector<NodePlan> nodes;   // by node
+  std::vector<std::string> remarks;
+};
+
+// Links between ranks, and what a rank does itself, for the costs.
+struct RankSpeed {
+  double bytes_per_second = 5e9;  // that a rank sends
+  double latency_seconds = 2e-5;  // of a collective
+  double memory_bytes_per_second = 1e10;
+  double operations_per_second = 3e10;
+};
+
+// By the name of a graph's input or constant.
+using Pins = std::map<std::string, Sharding>;
+
+// Results of the graph are brought to every rank by whoever runs the plan (localize.h). REQUIRES: no states, no checks,
+// no symbols; composites are done whole by every rank, so open those that are to be divided.
+// UserError TSR-2110 for a pin of something else, or that does not fit.
+ShardingPlan propagate(const Graph& graph, const Mesh& mesh, const Pins& pins, const RankSpeed& speed);
+
+// The node for parts: with the sizes among its attributes that are those of its result's. Null attributes where the
+// operator's inference does not give the part of the result then.
+std::optional<Attrs> local_attrs(const Graph& graph, const Node& node, const NodePlan& plan, const Mesh& mesh);
+// The type of a rank's part.
+TensorType local_type(const TensorType& type, const Sharding& sharding, const Mesh& mesh);
+
+// One line for each value with its type and sharding, collectives between them.
+std::string plan_text(const Graph& graph, const ShardingPlan& plan);
+
+}  // namespace tessera::inline dist

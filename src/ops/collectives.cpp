@@ -1,0 +1,233 @@
+// all_reduce, all_gather, reduce_scatter, all_to_all: what the ranks of a mesh do together (types/collective.h).
+//
+// A node of theirs means, of one rank, what this rank gets where all have the same operand. That is what these
+// functions compute: right for constants, which all ranks have alike, and for a group of one. Ranks whose operands
+// differ are the business of whoever runs several of them (interp/ranks.h, runtime/comm).
+#include <utility>
+
+#include "graph/adjoint.h"
+#include "ops/loop_util.h"
+#include "ops/op_util.h"
+#include "ops/primitives.h"
+#include "te/body.h"
+#include "types/collective.h"
+
+namespace tessera::inline ops {
+namespace {
+
+struct Group {
+  int64_t ranks = 1;
+  CollectiveCombiner combiner = CollectiveCombiner::kNone;
+};
+
+Group group_of(const OpContext& ctx) {
+  Group group;
+  Mesh mesh;
+  std::vector<std::string> axes;
+  const std::string &text = ctx.attrs.get<std::string>("mesh"), &along = ctx.attrs.get<std::string>("axes");
+  if (const std::string wrong = parse_mesh(text, mesh); !wrong.empty())
+    ctx.fail("TSR-2037", "mesh = \"" + text + "\": " + wrong, "axes with extents, such as \"data=2,model=4\"");
+  if (const std::string wrong = parse_mesh_axes(along, mesh, axes); !wrong.empty())
+    ctx.fail("TSR-2037", "axes = \"" + along + "\": " + wrong, "axes of the mesh, such as \"data\"");
+  group.ranks = mesh.group_size(axes);
+  if (const std::string kind = ctx.attrs.get_or<std::string>("kind", ""); !kind.empty()) {
+    require_word(ctx, "kind", kind, {"sum", "prod", "min", "max"});
+    group.combiner = *find_collective_combiner(kind);
+  }
+  return group;
+}
+
+int64_t rows_of(const OpContext& ctx) { return extent_of(ctx, ctx.inputs[0].shape, 0, 1); }
+
+// Dimension 0 times `ranks`, or divided by it.
+TensorType with_rows(const OpContext& ctx, int64_t ranks, bool divides) {
+  TensorType type{ctx.inputs[0].dtype, ctx.inputs[0].shape, {}};
+  require_rank(ctx, 0, 1, 1 << 30);
+  const int64_t rows = rows_of(ctx);
+  if (divides && rows % ranks != 0)
+    ctx.fail("TSR-2024", describe_operand(ctx, 0) + " for " + plural(static_cast<size_t>(ranks), "rank", "ranks"),
+             "a dimension 0 that the ranks divide evenly");
+  type.shape[0] = divides ? rows / ranks : rows * ranks;
+  return type;
+}
+
+std::vector<TensorType> infer_all_reduce(const OpContext& ctx) {
+  group_of(ctx);
+  require_dtype(ctx, 0, is_arithmetic, kArithmeticTypes);
+  return {TensorType{ctx.inputs[0].dtype, ctx.inputs[0].shape, {}}};
+}
+std::vector<TensorType> infer_all_gather(const OpContext& ctx) {
+  require_dtype(ctx, 0, is_movable, kMovableTypes);
+  return {with_rows(ctx, group_of(ctx).ranks, false)};
+}
+std::vector<TensorType> infer_reduce_scatter(const OpContext& ctx) {
+  require_dtype(ctx, 0, is_arithmetic, kArithmeticTypes);
+  return {with_rows(ctx, group_of(ctx).ranks, true)};
+}
+std::vector<TensorType> infer_all_to_all(const OpContext& ctx) {
+  require_dtype(ctx, 0, is_movable, kMovableTypes);
+  with_rows(ctx, group_of(ctx).ranks, true);
+  return {TensorType{ctx.inputs[0].dtype, ctx.inputs[0].shape, {}}};
+}
+
+// Where element `i` of the result comes from: of rank 0, whose parts are the first ones.
+enum class Source { kSame, kRepeated, kFirstPart, kFirstPartRepeated };
+
+Tensor moved(const OpContext& ctx, const std::vector<const Tensor*>& inputs, const TensorType& type, Source source) {
+  const Group group = group_of(ctx);
+  const Tensor& x = *inputs[0];
+  Tensor y(type.dtype, *static_dims(type.shape));
+  const int64_t n = y.num_elements();
+  if (n == 0) return y;
+  const int64_t part = source == Source::kFirstPartRepeated ? n / group.ranks : x.num_elements();
+  for (int64_t i = 0; i < n; ++i) {
+    const int64_t from = source == Source::kSame || source == Source::kFirstPart ? i : i % part;
+    const bool sums = group.combiner == CollectiveCombiner::kSum,
+               multiplies = group.combiner == CollectiveCombiner::kProd;
+    const int64_t more = sums || multiplies ? group.ranks - 1 : 0;
+    // One after the other, each result rounded; integers wrap.
+    if (is_float(type.dtype)) {
+      const double one = x.get_double(from);
+      y.set_double(i, one);
+      for (int64_t r = 0; r < more; ++r) y.set_double(i, sums ? y.get_double(i) + one : y.get_double(i) * one);
+    } else {
+      const auto one = static_cast<uint64_t>(x.get_int(from));
+      uint64_t value = one;
+      for (int64_t r = 0; r < more; ++r) value = sums ? value + one : value * one;
+      y.set_int(i, static_cast<int64_t>(value));
+    }
+  }
+  return y;
+}
+
+LoopProgram moving_loops(const OpContext& ctx, const TensorType& type, Source source) {
+  const Group group = group_of(ctx);
+  const int64_t n = extent_of(ctx, type.shape, 0, type.shape.size());
+  LoopProgram program = start_loops(ctx, type.dtype, n);
+  const BufferPtr &x = program.params[0], &out = program.params[1];
+  if (n == 0) {
+    program.body = seq({});
+    return program;
+  }
+  const bool repeats = source == Source::kRepeated || source == Source::kFirstPartRepeated;
+  const int64_t times = repeats ? group.ranks : 1, part = n / times;
+  const auto element = [&](const Expr& r, const Var& i) {
+    const Expr one = load(x, {i});
+    Expr value = one;
+    if (group.combiner == CollectiveCombiner::kSum || group.combiner == CollectiveCombiner::kProd)
+      for (int64_t k = 1; k < group.ranks; ++k)
+        value = group.combiner == CollectiveCombiner::kSum ? value + one : value * one;
+    return store(out, {r * Expr(part) + i}, value);
+  };
+  if (times == 1) {
+    program.body = serial_loop("i", part, [&](const Var& i) { return element(Expr(0), i); });
+  } else {
+    program.body = serial_loop(
+        "r", times, [&](const Var& r) { return serial_loop("i", part, [&](const Var& i) { return element(r, i); }); });
+  }
+  return program;
+}
+
+using Infer = std::vector<TensorType> (*)(const OpContext&);
+
+template <Infer infer, Source source>
+Tensor evaluate(const OpContext& ctx, const std::vector<const Tensor*>& inputs) {
+  return moved(ctx, inputs, infer(ctx)[0], source);
+}
+template <Infer infer, Source source>
+LoopProgram loops(const OpContext& ctx) {
+  return moving_loops(ctx, infer(ctx)[0], source);
+}
+
+std::vector<AttrDef> attributes(bool combines) {
+  std::vector<AttrDef> attrs = {{"mesh", AttrKind::kString, true, "all ranks, \"data=2,model=4\""},
+                                {"axes", AttrKind::kString, true, "along which a group lies: \"data\""}};
+  if (combines) attrs.push_back({"kind", AttrKind::kString, true, "sum, prod, min or max"});
+  return attrs;
+}
+
+constexpr const char* kNoGradient = "collectives are put into graphs that are differentiated already";
+
+}  // namespace
+
+const OpDef& all_reduce_op() {
+  static const OpDef op{
+      .name = "all_reduce",
+      .doc = "The sum, product, minimum or maximum of what all ranks of a group have.",
+      .kind = OpKind::kProcedure,
+      .attrs = attributes(true),
+      .infer = infer_all_reduce,
+      .evaluate = evaluate<infer_all_reduce, Source::kSame>,
+      .loops = loops<infer_all_reduce, Source::kSame>,
+      .gradient = no_gradient(kNoGradient),
+      .example = R"(
+graph @main(%x: f32[3]) -> (%y: f32[3]) {
+  %y = all_reduce(%x) {axes = "data", kind = "sum", mesh = "data=2"} : f32[3]
+}
+run x = 1 2 3 -> y = 2 4 6
+)",
+  };
+  return op;
+}
+
+const OpDef& all_gather_op() {
+  static const OpDef op{
+      .name = "all_gather",
+      .doc = "What all ranks of a group have, one behind the other along dimension 0.",
+      .kind = OpKind::kProcedure,
+      .attrs = attributes(false),
+      .infer = infer_all_gather,
+      .evaluate = evaluate<infer_all_gather, Source::kRepeated>,
+      .loops = loops<infer_all_gather, Source::kRepeated>,
+      .gradient = no_gradient(kNoGradient),
+      .example = R"(
+graph @main(%x: f32[1,2]) -> (%y: f32[3,2]) {
+  %y = all_gather(%x) {axes = "data", mesh = "data=3"} : f32[3,2]
+}
+run x = 1 2 -> y = 1 2 1 2 1 2
+)",
+  };
+  return op;
+}
+
+const OpDef& reduce_scatter_op() {
+  static const OpDef op{
+      .name = "reduce_scatter",
+      .doc = "Each rank's part, along dimension 0, of the sum, product, minimum or maximum of what a group has.",
+      .kind = OpKind::kProcedure,
+      .attrs = attributes(true),
+      .infer = infer_reduce_scatter,
+      .evaluate = evaluate<infer_reduce_scatter, Source::kFirstPart>,
+      .loops = loops<infer_reduce_scatter, Source::kFirstPart>,
+      .gradient = no_gradient(kNoGradient),
+      .example = R"(
+graph @main(%x: f32[4]) -> (%y: f32[2]) {
+  %y = reduce_scatter(%x) {axes = "data", kind = "sum", mesh = "data=2"} : f32[2]
+}
+run x = 1 2 3 4 -> y = 2 4
+)",
+  };
+  return op;
+}
+
+const OpDef& all_to_all_op() {
+  static const OpDef op{
+      .name = "all_to_all",
+      .doc = "Each rank's part, along dimension 0, of what every rank of a group has, one behind the other.",
+      .kind = OpKind::kProcedure,
+      .attrs = attributes(false),
+      .infer = infer_all_to_all,
+      .evaluate = evaluate<infer_all_to_all, Source::kFirstPartRepeated>,
+      .loops = loops<infer_all_to_all, Source::kFirstPartRepeated>,
+      .gradient = no_gradient(kNoGradient),
+      .example = R"(
+graph @main(%x: f32[4]) -> (%y: f32[4]) {
+  %y = all_to_all(%x) {axes = "data", mesh = "data=2"} : f32[4]
+}
+run x = 1 2 3 4 -> y = 1 2 1 2
+)",
+  };
+  return op;
+}
+
+}  // namespace tessera::inline ops

@@ -1,0 +1,324 @@
+#include "runtime/comm/communicator.h"
+
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include <new>
+
+#include "runtime/core/dtypes.h"
+
+namespace tessera {
+
+const char* collective_name(const CollectiveOperation* operation) {
+  switch (operation->row->kind) {
+    case TSR_ALL_REDUCE: return "all_reduce";
+    case TSR_ALL_GATHER: return "all_gather";
+    case TSR_REDUCE_SCATTER: return "reduce_scatter";
+    default: return "all_to_all";
+  }
+}
+
+uint64_t result_bytes(const CollectiveOperation* operation) {
+  const tsr_collective_row& row = *operation->row;
+  if (row.kind == TSR_ALL_GATHER) return row.bytes * row.group_size;
+  return row.kind == TSR_REDUCE_SCATTER ? row.bytes / row.group_size : row.bytes;
+}
+
+double patience() {
+  constexpr double kDefault = 120;
+  const char* text = getenv("TESSERA_COMM_TIMEOUT");
+  const double given = text ? strtod(text, nullptr) : 0;
+  return given > 0 ? given : kDefault;
+}
+
+double seconds_now() {
+  timespec now;
+  clock_gettime(CLOCK_MONOTONIC, &now);
+  return static_cast<double>(now.tv_sec) + static_cast<double>(now.tv_nsec) * 1e-9;
+}
+
+namespace communicator {
+namespace {
+
+constexpr uint64_t kMemoryAlign = 256;
+constexpr uint32_t kCommands = 256;  // that stand in a queue at once
+
+// ---- images ----
+
+struct Loaded {
+  const Transport* transport;
+  CollectiveImage image;
+  bool is_loaded;
+};
+
+// The text at an offset, null where it does not end inside of the image.
+const char* text_at(const tsr_collective_header* head, uint32_t offset) {
+  const auto* bytes = reinterpret_cast<const char*>(head);
+  if (offset >= head->size || !memchr(bytes + offset, 0, head->size - offset)) return nullptr;
+  return bytes + offset;
+}
+
+bool is_permutation(const uint32_t* ranks, uint32_t count) {
+  auto* seen = static_cast<uint8_t*>(calloc(count, 1));
+  bool fits = seen != nullptr;
+  for (uint32_t i = 0; fits && i < count; ++i) fits = ranks[i] < count && !seen[ranks[i]]++;
+  free(seen);
+  return fits;
+}
+
+bool fits(const tsr_collective_header* head, const tsr_collective_row& row) {
+  const int32_t bits = module_dtype_bits(row.dtype);
+  const bool combines = row.kind == TSR_ALL_REDUCE || row.kind == TSR_REDUCE_SCATTER;
+  const bool parts = row.kind == TSR_REDUCE_SCATTER || row.kind == TSR_ALL_TO_ALL;
+  return text_at(head, row.entry) && text_at(head, row.name) && row.kind >= TSR_ALL_REDUCE &&
+         row.kind <= TSR_ALL_TO_ALL && (row.combiner >= TSR_COMBINE_SUM) == combines &&
+         row.combiner <= TSR_COMBINE_MAX && bits > 0 && row.count < (uint64_t{1} << 40) &&
+         row.bytes == (row.count * static_cast<uint64_t>(bits) + 7) / 8 && row.group_size > 0 &&
+         head->num_ranks % row.group_size == 0 && (!parts || row.bytes % row.group_size == 0) && row.groups % 4 == 0 &&
+         row.groups <= head->size && head->size - row.groups >= uint64_t{4} * head->num_ranks &&
+         is_permutation(reinterpret_cast<const uint32_t*>(reinterpret_cast<const char*>(head) + row.groups),
+                        head->num_ranks);
+}
+
+const char* check_image(const tsr_collective_header* head, uint64_t size) {
+  if (size < sizeof(*head) || memcmp(head->magic, TSR_COLLECTIVE_MAGIC, sizeof(TSR_COLLECTIVE_MAGIC)) != 0 ||
+      head->size != size)
+    return "it is none of collectives";
+  if (head->num_ranks < 1 || head->num_ranks > TSR_MAX_RANKS ||
+      head->num_operations > (size - sizeof(*head)) / sizeof(tsr_collective_row))
+    return "its tables do not fit into it";
+  const auto* rows = reinterpret_cast<const tsr_collective_row*>(head + 1);
+  for (uint32_t i = 0; i < head->num_operations; ++i)
+    if (!fits(head, rows[i])) return "an operation is inconsistent";
+  return nullptr;
+}
+
+// ---- queues ----
+
+struct Command {
+  enum Kind : uint8_t { kStart, kCopy, kEnd } kind;
+  const CollectiveOperation* operation;
+  void *to, *from;
+  uint64_t bytes;
+};
+
+struct Queue {
+  const Transport* transport;
+  void* member;  // of the image's ranks; null before the first operation
+  pthread_t thread;
+  pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
+  pthread_cond_t changed = PTHREAD_COND_INITIALIZER;
+  uint64_t given = 0, done = 0;  // commands since the queue was opened
+  int32_t failed = 0;
+  uint64_t* marks = nullptr;  // by token: how many commands were given before
+  char message[TSR_DEVICE_MESSAGE] = {};
+  void (*trace)(void* user, const char* operation, int32_t phase) = nullptr;
+  void* trace_user = nullptr;
+  Command ring[kCommands];
+};
+
+int32_t perform(Queue* queue, const CollectiveOperation* operation, const void* in, void* out) {
+  if (!queue->member) {
+    const int32_t answer = queue->transport->join(operation->image, &queue->member, queue->message);
+    if (answer < 0) return answer;
+  }
+  return queue->transport->perform(queue->member, operation, in, out, queue->message);
+}
+
+int32_t execute(Queue* queue, const Command& command) {
+  if (command.kind == Command::kStart) return perform(queue, command.operation, command.from, command.to);
+  memcpy(command.to, command.from, command.bytes);
+  return 0;
+}
+
+void* work(void* argument) {
+  auto* queue = static_cast<Queue*>(argument);
+  pthread_mutex_lock(&queue->mutex);
+  while (true) {
+    while (queue->done == queue->given) pthread_cond_wait(&queue->changed, &queue->mutex);
+    const Command& command = queue->ring[queue->done % kCommands];
+    if (command.kind == Command::kEnd) break;
+    const auto trace = command.kind == Command::kStart ? queue->trace : nullptr;
+    void* user = queue->trace_user;
+    const bool runs = queue->failed == 0;  // ranks that have lost each other do not find together again
+    pthread_mutex_unlock(&queue->mutex);
+    if (trace) trace(user, command.operation->name, 0);
+    const int32_t answer = runs ? execute(queue, command) : 0;
+    if (trace) trace(user, command.operation->name, 1);
+    pthread_mutex_lock(&queue->mutex);
+    if (answer < 0) queue->failed = answer;
+    ++queue->done;
+    pthread_cond_broadcast(&queue->changed);
+  }
+  pthread_mutex_unlock(&queue->mutex);
+  if (queue->member) queue->transport->leave(queue->member);
+  return nullptr;
+}
+
+// Waits for room.
+void give(Queue* queue, const Command& command) {
+  pthread_mutex_lock(&queue->mutex);
+  while (queue->given - queue->done == kCommands) pthread_cond_wait(&queue->changed, &queue->mutex);
+  queue->ring[queue->given % kCommands] = command;
+  ++queue->given;
+  pthread_cond_broadcast(&queue->changed);
+  pthread_mutex_unlock(&queue->mutex);
+}
+
+void wait_until(Queue* queue, uint64_t done) {
+  pthread_mutex_lock(&queue->mutex);
+  while (queue->done < done) pthread_cond_wait(&queue->changed, &queue->mutex);
+  pthread_mutex_unlock(&queue->mutex);
+}
+
+void free_queue(Queue* queue) {
+  free(queue->marks);
+  free(queue);
+}
+
+}  // namespace
+
+int32_t open_with(const Transport* transport, void** device, char* message) {
+  *device = const_cast<Transport*>(transport);
+  return transport->open(message);
+}
+
+void close_device(void*) {}
+
+uint8_t* allocate(void*, uint64_t bytes) {
+  if (bytes > INT64_MAX) return nullptr;
+  return static_cast<uint8_t*>(aligned_alloc(kMemoryAlign, (bytes + kMemoryAlign) / kMemoryAlign * kMemoryAlign));
+}
+
+void release(void*, uint8_t* memory) { free(memory); }
+
+int32_t load(void* device, const void* image, uint64_t size, void** result, char* message) {
+  auto* loaded = static_cast<Loaded*>(calloc(1, sizeof(Loaded)));
+  auto* copy = static_cast<tsr_collective_header*>(malloc(size > 0 ? size : 1));
+  if (!loaded || !copy) {
+    free(loaded);
+    free(copy);
+    snprintf(message, TSR_DEVICE_MESSAGE, "no memory for its image");
+    return -1;
+  }
+  memcpy(copy, image, size);
+  loaded->transport = static_cast<const Transport*>(device);
+  loaded->image.head = copy;
+  const char* wrong = check_image(copy, size);
+  if (!wrong) {
+    loaded->image.operations =
+        static_cast<CollectiveOperation*>(calloc(copy->num_operations + size_t{1}, sizeof(CollectiveOperation)));
+    if (!loaded->image.operations) wrong = "there is no memory for it";
+  }
+  if (wrong) {
+    snprintf(message, TSR_DEVICE_MESSAGE, "the image is damaged: %s", wrong);
+    unload(device, loaded);
+    return -1;
+  }
+  const auto* rows = reinterpret_cast<const tsr_collective_row*>(copy + 1);
+  for (uint32_t i = 0; i < copy->num_operations; ++i) {
+    const auto* groups = reinterpret_cast<const uint32_t*>(reinterpret_cast<const char*>(copy) + rows[i].groups);
+    loaded->image.operations[i] = {&loaded->image, &rows[i], text_at(copy, rows[i].name), text_at(copy, rows[i].entry),
+                                   groups,         i};
+  }
+  if (const int32_t answer = loaded->transport->load(&loaded->image, message); answer < 0) {
+    unload(device, loaded);
+    return answer;
+  }
+  loaded->is_loaded = true;
+  *result = loaded;
+  return 0;
+}
+
+void unload(void*, void* argument) {
+  auto* loaded = static_cast<Loaded*>(argument);
+  if (loaded->is_loaded) loaded->transport->unload(&loaded->image);
+  free(loaded->image.operations);
+  free(const_cast<tsr_collective_header*>(loaded->image.head));
+  free(loaded);
+}
+
+void* find(void* argument, const char* entry) {
+  const CollectiveImage& image = static_cast<Loaded*>(argument)->image;
+  for (uint32_t i = 0; i < image.head->num_operations; ++i)
+    if (strcmp(image.operations[i].entry, entry) == 0) return &image.operations[i];
+  return nullptr;
+}
+
+int32_t open_queue(void* device, uint32_t num_tokens, uint64_t, void** result, char* message) {
+  void* memory = malloc(sizeof(Queue));
+  auto* queue = memory ? new (memory) Queue() : nullptr;
+  if (queue) {
+    queue->transport = static_cast<const Transport*>(device);
+    queue->member = nullptr;
+    queue->marks = static_cast<uint64_t*>(calloc(num_tokens + size_t{1}, sizeof(uint64_t)));
+  }
+  if (!queue || !queue->marks) {
+    snprintf(message, TSR_DEVICE_MESSAGE, "no memory for a queue");
+    if (queue) free_queue(queue);
+    return -1;
+  }
+  if (const int reason = pthread_create(&queue->thread, nullptr, work, queue); reason != 0) {
+    snprintf(message, TSR_DEVICE_MESSAGE, "no thread for a queue: %s", strerror(reason));
+    free_queue(queue);
+    return -1;
+  }
+  *result = queue;
+  return 0;
+}
+
+void close_queue(void* argument) {
+  auto* queue = static_cast<Queue*>(argument);
+  give(queue, {Command::kEnd, nullptr, nullptr, nullptr, 0});
+  pthread_join(queue->thread, nullptr);
+  free_queue(queue);
+}
+
+int32_t start(void* argument, void* operation, void* const* args, uint32_t, const int64_t*, uint32_t) {
+  give(static_cast<Queue*>(argument),
+       {Command::kStart, static_cast<const CollectiveOperation*>(operation), args[1], args[0], 0});
+  return 0;
+}
+
+int32_t copy(void* argument, void* device_memory, void* host_memory, uint64_t bytes, int32_t to_device) {
+  give(static_cast<Queue*>(argument), {Command::kCopy, nullptr, to_device ? device_memory : host_memory,
+                                       to_device ? host_memory : device_memory, bytes});
+  return 0;
+}
+
+int32_t mark(void* argument, uint32_t token) {
+  auto* queue = static_cast<Queue*>(argument);
+  queue->marks[token] = queue->given;  // the one thread that gives is this one
+  return 0;
+}
+
+int32_t wait(void* argument, uint32_t token, char* message) {
+  auto* queue = static_cast<Queue*>(argument);
+  wait_until(queue, queue->marks[token]);
+  pthread_mutex_lock(&queue->mutex);
+  const int32_t failed = queue->failed;
+  if (failed < 0) {
+    memcpy(message, queue->message, TSR_DEVICE_MESSAGE);
+  }
+  pthread_mutex_unlock(&queue->mutex);
+  return failed;
+}
+
+void drain(void* argument) {
+  auto* queue = static_cast<Queue*>(argument);
+  wait_until(queue, queue->given);
+}
+
+void set_trace(void* argument, void (*trace)(void* user, const char* operation, int32_t phase), void* user) {
+  auto* queue = static_cast<Queue*>(argument);
+  wait_until(queue, queue->given);  // what is under way has the old one
+  pthread_mutex_lock(&queue->mutex);
+  queue->trace = trace;
+  queue->trace_user = user;
+  pthread_mutex_unlock(&queue->mutex);
+}
+
+}  // namespace communicator
+}  // namespace tessera

@@ -1,0 +1,74 @@
+// Communicators: devices whose operations are collectives (abi/collective_abi.h). What they share is in
+// communicator.cpp: images, memory, and a queue with a thread of its own, so that ranks talk while the host computes.
+// How ranks reach each other is a Transport, one for each library.
+//
+// No exceptions, no RTTI, no C++ library.
+#pragma once
+
+#include <stdint.h>
+
+#include "abi/collective_abi.h"
+#include "abi/device_abi.h"
+
+namespace tessera {
+
+struct CollectiveImage;
+
+struct CollectiveOperation {
+  const CollectiveImage* image;
+  const tsr_collective_row* row;
+  const char* name;        // of the model
+  const char* entry;       // in the image
+  const uint32_t* groups;  // [num_ranks], as the row says
+  uint32_t number;         // in the image
+};
+
+// Checked, and immutable.
+struct CollectiveImage {
+  const tsr_collective_header* head;
+  CollectiveOperation* operations;
+  void* shared;  // the transport's own
+};
+
+// Functions that answer int32_t answer 0, or a negative number with the reason in `message` (TSR_DEVICE_MESSAGE bytes).
+struct Transport {
+  int32_t (*open)(char* message);
+  // All ranks load the same image; `image->shared` is the transport's to set.
+  int32_t (*load)(CollectiveImage* image, char* message);
+  void (*unload)(CollectiveImage* image);
+  // Makes a queue a rank of the image's, on the thread that opens it. All ranks join in the same order of images.
+  int32_t (*join)(const CollectiveImage* image, void** member, char* message);
+  void (*leave)(void* member);
+  // On the queue's thread, in order. `in` and `out` may be equal. After a failure the member is used no more.
+  int32_t (*perform)(void* member, const CollectiveOperation* operation, const void* in, void* out, char* message);
+};
+
+// The table of a library with this transport is made of these; `device` is a const Transport*.
+namespace communicator {
+int32_t open_with(const Transport* transport, void** device, char* message);
+void close_device(void* device);
+uint8_t* allocate(void* device, uint64_t bytes);
+void release(void* device, uint8_t* memory);
+int32_t load(void* device, const void* image, uint64_t size, void** loaded, char* message);
+void unload(void* device, void* loaded);
+void* find(void* loaded, const char* entry);
+int32_t open_queue(void* device, uint32_t num_tokens, uint64_t scratch_bytes, void** queue, char* message);
+void close_queue(void* queue);
+int32_t start(void* queue, void* operation, void* const* args, uint32_t num_args, const int64_t* sizes,
+              uint32_t num_sizes);
+int32_t copy(void* queue, void* device_memory, void* host_memory, uint64_t bytes, int32_t to_device);
+int32_t mark(void* queue, uint32_t token);
+int32_t wait(void* queue, uint32_t token, char* message);
+void drain(void* queue);
+void set_trace(void* queue, void (*trace)(void* user, const char* operation, int32_t phase), void* user);
+}  // namespace communicator
+
+// "all_reduce".
+const char* collective_name(const CollectiveOperation* operation);
+// Bytes of an operation's result.
+uint64_t result_bytes(const CollectiveOperation* operation);
+// How long a rank waits for others, in seconds: TESSERA_COMM_TIMEOUT, or 120.
+double patience();
+double seconds_now();
+
+}  // namespace tessera

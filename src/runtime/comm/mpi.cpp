@@ -1,0 +1,306 @@
+// Ranks that are processes, by MPI: started by mpirun, one rank each. Collectives are MPI's own, on the thread of the
+// queue, which asks again and again whether they are done, so that a rank whose peers do not come says so instead of
+// waiting forever.
+//
+// A process that ends with an error leaves MPI without a goodbye: mpirun ends the others then.
+#include <mpi.h>
+#include <sched.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include "abi/module_abi.h"
+#include "runtime/comm/communicator.h"
+
+namespace tessera {
+namespace {
+
+constexpr int kQuestion = 1, kAnswer = 2;  // tags of a roll call: who are you waiting for, and at what
+constexpr uint32_t kMostNamed = 4;         // ranks in a message
+
+struct Member {
+  const CollectiveImage* image;
+  MPI_Comm all, calls;      // for operations, and for roll calls
+  MPI_Comm* communicators;  // by operation
+  int rank, ranks;
+  uint32_t at;  // the operation that it waits in
+};
+
+int32_t failed(int code, const char* what, char* message) {
+  char text[MPI_MAX_ERROR_STRING] = "";
+  int length = 0;
+  MPI_Error_string(code, text, &length);
+  snprintf(message, TSR_DEVICE_MESSAGE, "MPI, %s: %s", what, text);
+  return -1;
+}
+
+void finalize(int status, void*) {
+  int done = 0;
+  MPI_Finalized(&done);
+  if (status == 0 && !done) MPI_Finalize();
+}
+
+int32_t open(char* message) {
+  int started = 0, level = 0;
+  MPI_Initialized(&started);
+  if (!started) {
+    const int code = MPI_Init_thread(nullptr, nullptr, MPI_THREAD_MULTIPLE, &level);
+    if (code != MPI_SUCCESS) return failed(code, "starting", message);
+    on_exit(finalize, nullptr);
+  } else {
+    MPI_Query_thread(&level);
+  }
+  if (level < MPI_THREAD_MULTIPLE) {
+    snprintf(message, TSR_DEVICE_MESSAGE, "this MPI does not let several threads call it");
+    return -1;
+  }
+  MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN);
+  return 0;
+}
+
+int32_t load(CollectiveImage* image, char* message) {
+  int rank = 0, ranks = 0;
+  MPI_Comm_rank(MPI_COMM_WORLD, &rank);
+  MPI_Comm_size(MPI_COMM_WORLD, &ranks);
+  if (static_cast<uint32_t>(ranks) != image->head->num_ranks) {
+    snprintf(message, TSR_DEVICE_MESSAGE,
+             "the module is made for %u ranks, and this run has %d: mpirun -n %u starts them", image->head->num_ranks,
+             ranks, image->head->num_ranks);
+    return -1;
+  }
+  uint64_t own = image->head->digest;
+  auto* digests = static_cast<uint64_t*>(calloc(static_cast<size_t>(ranks), sizeof(uint64_t)));
+  if (!digests) {
+    snprintf(message, TSR_DEVICE_MESSAGE, "no memory for %d ranks", ranks);
+    return -1;
+  }
+  const int code = MPI_Allgather(&own, 1, MPI_UINT64_T, digests, 1, MPI_UINT64_T, MPI_COMM_WORLD);
+  int other = -1;
+  for (int r = 0; code == MPI_SUCCESS && r < ranks; ++r)
+    if (digests[r] != own && other < 0) other = r;
+  free(digests);
+  if (code != MPI_SUCCESS) return failed(code, "comparing programs", message);
+  if (other < 0) return 0;
+  snprintf(message, TSR_DEVICE_MESSAGE, "rank %d runs another program than rank %d: collectives differ", rank, other);
+  return -1;
+}
+
+void unload(CollectiveImage*) {}
+
+bool same_groups(const CollectiveOperation& a, const CollectiveOperation& b) {
+  return a.row->group_size == b.row->group_size &&
+         memcmp(a.groups, b.groups, a.image->head->num_ranks * sizeof(uint32_t)) == 0;
+}
+
+// A communicator for each kind of group; ranks stand in it as the operands do.
+int32_t split(Member* member, uint32_t number, char* message) {
+  const CollectiveOperation& operation = member->image->operations[number];
+  for (uint32_t i = 0; i < number; ++i)
+    if (same_groups(member->image->operations[i], operation)) {
+      member->communicators[number] = member->communicators[i];
+      return 0;
+    }
+  uint32_t place = 0;
+  while (operation.groups[place] != static_cast<uint32_t>(member->rank)) ++place;
+  const uint32_t size = operation.row->group_size;
+  const int code = MPI_Comm_split(member->all, static_cast<int>(place / size), static_cast<int>(place % size),
+                                  &member->communicators[number]);
+  if (code != MPI_SUCCESS) return failed(code, "making groups", message);
+  MPI_Comm_set_errhandler(member->communicators[number], MPI_ERRORS_RETURN);
+  return 0;
+}
+
+int32_t join(const CollectiveImage* image, void** result, char* message) {
+  auto* member = static_cast<Member*>(calloc(1, sizeof(Member)));
+  auto* communicators = static_cast<MPI_Comm*>(calloc(image->head->num_operations + size_t{1}, sizeof(MPI_Comm)));
+  if (!member || !communicators) {
+    free(member);
+    free(communicators);
+    snprintf(message, TSR_DEVICE_MESSAGE, "no memory for a rank");
+    return -1;
+  }
+  *member = {image, MPI_COMM_NULL, MPI_COMM_NULL, communicators, 0, 0, 0};
+  *result = member;
+  int code = MPI_Comm_dup(MPI_COMM_WORLD, &member->all);
+  if (code == MPI_SUCCESS) code = MPI_Comm_dup(MPI_COMM_WORLD, &member->calls);
+  if (code != MPI_SUCCESS) return failed(code, "joining", message);
+  MPI_Comm_set_errhandler(member->all, MPI_ERRORS_RETURN);
+  MPI_Comm_set_errhandler(member->calls, MPI_ERRORS_RETURN);
+  MPI_Comm_rank(member->all, &member->rank);
+  MPI_Comm_size(member->all, &member->ranks);
+  for (uint32_t i = 0; i < image->head->num_operations; ++i)
+    if (const int32_t answer = split(member, i, message); answer < 0) return answer;
+  return 0;
+}
+
+// Communicators stay: freeing one waits for all ranks, which may be gone.
+void leave(void* argument) {
+  auto* member = static_cast<Member*>(argument);
+  free(member->communicators);
+  free(member);
+}
+
+MPI_Datatype type_of(uint32_t dtype) {
+  switch (dtype) {
+    case TSR_F64: return MPI_DOUBLE;
+    case TSR_F32: return MPI_FLOAT;
+    case TSR_I64: return MPI_INT64_T;
+    case TSR_I32: return MPI_INT32_T;
+    case TSR_I16: return MPI_INT16_T;
+    case TSR_I8: return MPI_INT8_T;
+    case TSR_U64: return MPI_UINT64_T;
+    case TSR_U32: return MPI_UINT32_T;
+    case TSR_U16: return MPI_UINT16_T;
+    case TSR_U8: return MPI_UINT8_T;
+    default: return MPI_DATATYPE_NULL;
+  }
+}
+
+MPI_Op function_of(uint32_t combiner) {
+  switch (combiner) {
+    case TSR_COMBINE_SUM: return MPI_SUM;
+    case TSR_COMBINE_PROD: return MPI_PROD;
+    case TSR_COMBINE_MIN: return MPI_MIN;
+    default: return MPI_MAX;
+  }
+}
+
+int begin(const Member* member, const CollectiveOperation* operation, const void* in, void* out, MPI_Request* request) {
+  const tsr_collective_row& row = *operation->row;
+  const MPI_Comm group = member->communicators[operation->number];
+  const void* from = in == out ? MPI_IN_PLACE : in;
+  switch (row.kind) {
+    case TSR_ALL_REDUCE:
+      return MPI_Iallreduce(from, out, static_cast<int>(row.count), type_of(row.dtype), function_of(row.combiner),
+                            group, request);
+    case TSR_REDUCE_SCATTER:
+      return MPI_Ireduce_scatter_block(from, out, static_cast<int>(row.count / row.group_size), type_of(row.dtype),
+                                       function_of(row.combiner), group, request);
+    case TSR_ALL_GATHER:
+      return MPI_Iallgather(from, static_cast<int>(row.bytes), MPI_BYTE, out, static_cast<int>(row.bytes), MPI_BYTE,
+                            group, request);
+    default: {
+      const int part = static_cast<int>(row.bytes / row.group_size);
+      return MPI_Ialltoall(from, part, MPI_BYTE, out, part, MPI_BYTE, group, request);
+    }
+  }
+}
+
+// First without pause, then ever less often: the host's threads want the cores.
+void pause_a_little(double waited) {
+  if (waited < 20e-6) return;
+  if (waited < 200e-6) {
+    sched_yield();
+    return;
+  }
+  const timespec time = {0, waited < 0.01 ? 20000 : 200000};
+  nanosleep(&time, nullptr);
+}
+
+// Answers the roll calls of others.
+void answer_calls(Member* member) {
+  int asked = 0;
+  MPI_Status status;
+  while (MPI_Iprobe(MPI_ANY_SOURCE, kQuestion, member->calls, &asked, &status) == MPI_SUCCESS && asked) {
+    uint32_t question = 0;
+    MPI_Recv(&question, 1, MPI_UINT32_T, status.MPI_SOURCE, kQuestion, member->calls, MPI_STATUS_IGNORE);
+    MPI_Send(&member->at, 1, MPI_UINT32_T, status.MPI_SOURCE, kAnswer, member->calls);
+  }
+}
+
+// Asks all ranks what they are waiting in, and says who does not answer.
+void call_the_roll(Member* member, const CollectiveOperation* operation, double waited, char* message) {
+  constexpr double kSeconds = 1;
+  auto* answers = static_cast<int64_t*>(malloc(static_cast<size_t>(member->ranks) * sizeof(int64_t)));
+  if (!answers) return;
+  for (int r = 0; r < member->ranks; ++r) {
+    answers[r] = r == member->rank ? int64_t{operation->number} : int64_t{-1};
+    if (r == member->rank) continue;
+    MPI_Request request;
+    if (MPI_Isend(&member->at, 1, MPI_UINT32_T, r, kQuestion, member->calls, &request) == MPI_SUCCESS)
+      MPI_Request_free(&request);
+  }
+  for (const double begin = seconds_now(); seconds_now() - begin < kSeconds;) {
+    answer_calls(member);
+    int answered = 0;
+    MPI_Status status;
+    if (MPI_Iprobe(MPI_ANY_SOURCE, kAnswer, member->calls, &answered, &status) == MPI_SUCCESS && answered) {
+      uint32_t at = 0;
+      MPI_Recv(&at, 1, MPI_UINT32_T, status.MPI_SOURCE, kAnswer, member->calls, MPI_STATUS_IGNORE);
+      answers[status.MPI_SOURCE] = at;
+    }
+    pause_a_little(1);
+  }
+  int length = snprintf(message, TSR_DEVICE_MESSAGE, "rank %d has waited %.0f s in %s '%s': ", member->rank, waited,
+                        collective_name(operation), operation->name);
+  uint32_t named = 0;
+  for (int r = 0; r < member->ranks && length < TSR_DEVICE_MESSAGE; ++r) {
+    if (answers[r] == operation->number || named++ == kMostNamed) continue;
+    const char* comma = named > 1 ? ", " : "";
+    const auto room = static_cast<size_t>(TSR_DEVICE_MESSAGE - length);
+    length += answers[r] < 0 ? snprintf(message + length, room, "%srank %d does not answer", comma, r)
+                             : snprintf(message + length, room, "%srank %d is at '%s'", comma, r,
+                                        member->image->operations[answers[r]].name);
+  }
+  if (named == 0 && length < TSR_DEVICE_MESSAGE)
+    snprintf(message + length, static_cast<size_t>(TSR_DEVICE_MESSAGE - length), "all ranks wait, the network is slow");
+  free(answers);
+}
+
+int32_t perform(void* argument, const CollectiveOperation* operation, const void* in, void* out, char* message) {
+  auto* member = static_cast<Member*>(argument);
+  const tsr_collective_row& row = *operation->row;
+  if (row.combiner != TSR_COMBINE_NONE && type_of(row.dtype) == MPI_DATATYPE_NULL) {
+    snprintf(message, TSR_DEVICE_MESSAGE, "%s '%s' of an element type that MPI does not combine",
+             collective_name(operation), operation->name);
+    return -1;
+  }
+  if (row.bytes > INT32_MAX) {
+    snprintf(message, TSR_DEVICE_MESSAGE, "%s '%s' of more than 2 GiB", collective_name(operation), operation->name);
+    return -1;
+  }
+  member->at = operation->number;
+  MPI_Request request = MPI_REQUEST_NULL;
+  int code = begin(member, operation, in, out, &request);
+  const double started = seconds_now(), limit = patience();
+  for (int done = 0; code == MPI_SUCCESS;) {
+    code = MPI_Test(&request, &done, MPI_STATUS_IGNORE);
+    if (code != MPI_SUCCESS || done) break;
+    const double waited = seconds_now() - started;
+    if (waited > limit) {
+      call_the_roll(member, operation, waited, message);
+      return -1;
+    }
+    if (waited > 0.1) answer_calls(member);
+    pause_a_little(waited);
+  }
+  if (code != MPI_SUCCESS) return failed(code, operation->name, message);
+  return 0;
+}
+
+const Transport kTransport = {open, load, unload, join, leave, perform};
+
+int32_t open_device(void** device, char* message) { return communicator::open_with(&kTransport, device, message); }
+
+}  // namespace
+}  // namespace tessera
+
+extern "C" __attribute__((visibility("default"))) const tsr_device_functions tessera_device_mpi;
+extern "C" const tsr_device_functions tessera_device_mpi = {sizeof(tsr_device_functions),
+                                                            TSR_DEVICE_ABI_VERSION,
+                                                            tessera::open_device,
+                                                            tessera::communicator::close_device,
+                                                            tessera::communicator::allocate,
+                                                            tessera::communicator::release,
+                                                            tessera::communicator::load,
+                                                            tessera::communicator::unload,
+                                                            tessera::communicator::find,
+                                                            tessera::communicator::open_queue,
+                                                            tessera::communicator::close_queue,
+                                                            tessera::communicator::start,
+                                                            tessera::communicator::copy,
+                                                            tessera::communicator::mark,
+                                                            tessera::communicator::wait,
+                                                            tessera::communicator::drain,
+                                                            tessera::communicator::set_trace};

@@ -1,0 +1,229 @@
+// The table of functions by which the runtime uses a GPU of CUDA (abi/device_abi.h): the driver's, no run time of
+// CUDA's.
+//
+// TESSERA_CUDA_DEVICE is the number of the GPU, 0 without it.
+#include "runtime/cuda/cuda_device.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+namespace tessera {
+
+namespace {
+
+// ---- the device and its memory ----
+
+bool find_gpu(CudaDevice* device, char* message) {
+  const CudaLibrary& cuda = *device->cuda;
+  const char* wanted = getenv("TESSERA_CUDA_DEVICE");
+  const int number = wanted ? atoi(wanted) : 0;
+  int count = 0;
+  CudaResult answer = cuda.cuInit(0);
+  if (answer == 0) answer = cuda.cuDeviceGetCount(&count);
+  if (answer != 0) {
+    snprintf(message, TSR_DEVICE_MESSAGE, "the driver of CUDA does not begin: %s", cuda_error_name(device, answer));
+  } else if (number < 0 || number >= count) {
+    snprintf(message, TSR_DEVICE_MESSAGE, "there is no GPU number %d for CUDA; there are %d", number, count);
+  } else {
+    answer = cuda.cuDeviceGet(&device->id, number);
+    if (answer == 0) answer = cuda.cuDevicePrimaryCtxRetain(&device->context, device->id);
+    if (answer == 0) return true;
+    snprintf(message, TSR_DEVICE_MESSAGE, "GPU %d cannot be used: %s", number, cuda_error_name(device, answer));
+  }
+  return false;
+}
+
+void describe(CudaDevice* device) {
+  const CudaLibrary& cuda = *device->cuda;
+  cuda.cuDeviceGetName(device->name, sizeof(device->name) - 1, device->id);
+  cuda.cuDeviceGetAttribute(&device->max_threads, kMaxThreadsPerBlock, device->id);
+  cuda.cuDeviceGetAttribute(&device->shared_bytes, kMaxSharedBytesPerBlock, device->id);
+  cuda.cuDeviceGetAttribute(&device->major, kMajor, device->id);
+  cuda.cuDeviceGetAttribute(&device->minor, kMinor, device->id);
+}
+
+int32_t open_device(void** result, char* message) {
+  const CudaLibrary* cuda = open_cuda(message);
+  if (!cuda) return -1;
+  auto* device = static_cast<CudaDevice*>(calloc(1, sizeof(CudaDevice)));
+  if (!device) {
+    snprintf(message, TSR_DEVICE_MESSAGE, "no memory for a device");
+    return -1;
+  }
+  device->cuda = cuda;
+  if (!find_gpu(device, message)) {
+    free(device);
+    return -1;
+  }
+  describe(device);
+  *result = device;
+  return 0;
+}
+
+void close_device(void* argument) {
+  auto* device = static_cast<CudaDevice*>(argument);
+  device->cuda->cuDevicePrimaryCtxRelease_v2(device->id);
+  free(device);
+}
+
+// The driver's memory is aligned to 256 bytes at least.
+uint8_t* allocate(void* argument, uint64_t bytes) {
+  const auto* device = static_cast<CudaDevice*>(argument);
+  CudaAddress address = 0;
+  if (use_device(device) != 0 || device->cuda->cuMemAlloc_v2(&address, bytes ? bytes : 1) != 0) return nullptr;
+  return reinterpret_cast<uint8_t*>(address);
+}
+
+void release(void* argument, uint8_t* memory) {
+  const auto* device = static_cast<CudaDevice*>(argument);
+  if (use_device(device) == 0) device->cuda->cuMemFree_v2(reinterpret_cast<CudaAddress>(memory));
+}
+
+// ---- queues ----
+
+struct Queue {
+  CudaDevice* device;
+  CudaStream stream;
+  uint32_t num_tokens;
+  bool failed;
+  char message[TSR_DEVICE_MESSAGE];
+  CudaEvent* marks;  // by token
+};
+
+// What has failed first is told by the next wait; nothing happens until then.
+int32_t note(Queue* queue, CudaResult answer, const char* what) {
+  if (answer != 0 && !queue->failed) {
+    queue->failed = true;
+    snprintf(queue->message, sizeof(queue->message), "%.100s: %s", what, cuda_error_name(queue->device, answer));
+  }
+  return 0;
+}
+
+void close_queue(void* argument) {
+  auto* queue = static_cast<Queue*>(argument);
+  const CudaLibrary& cuda = *queue->device->cuda;
+  use_device(queue->device);
+  if (queue->stream) cuda.cuStreamSynchronize(queue->stream);
+  for (uint32_t i = 0; i < queue->num_tokens; ++i)
+    if (queue->marks[i]) cuda.cuEventDestroy_v2(queue->marks[i]);
+  if (queue->stream) cuda.cuStreamDestroy_v2(queue->stream);
+  free(queue);
+}
+
+int32_t open_queue(void* argument, uint32_t num_tokens, uint64_t, void** result, char* message) {
+  auto* device = static_cast<CudaDevice*>(argument);
+  auto* queue = static_cast<Queue*>(calloc(1, sizeof(Queue) + num_tokens * sizeof(CudaEvent)));
+  if (!queue) {
+    snprintf(message, TSR_DEVICE_MESSAGE, "no memory for a queue");
+    return -1;
+  }
+  queue->device = device;
+  queue->num_tokens = num_tokens;
+  queue->marks = reinterpret_cast<CudaEvent*>(queue + 1);
+  CudaResult answer = use_device(device);
+  if (answer == 0) answer = device->cuda->cuStreamCreate(&queue->stream, kNonBlocking);
+  for (uint32_t i = 0; i < num_tokens && answer == 0; ++i)
+    answer = device->cuda->cuEventCreate(&queue->marks[i], kNoTiming);
+  if (answer == 0) {
+    *result = queue;
+    return 0;
+  }
+  snprintf(message, TSR_DEVICE_MESSAGE, "'%s' has no stream: %s", device->name, cuda_error_name(device, answer));
+  close_queue(queue);
+  return -1;
+}
+
+constexpr uint32_t kMostParameters = 256;
+
+int32_t start(void* argument, void* of, void* const* args, uint32_t num_args, const int64_t* sizes,
+              uint32_t num_sizes) {
+  auto* queue = static_cast<Queue*>(argument);
+  const auto* operation = static_cast<const CudaOperation*>(of);
+  if (queue->failed) return 0;
+  constexpr CudaResult kInvalidValue = 1;
+  if (num_args != operation->row.num_args || num_sizes != operation->row.num_sizes ||
+      uint64_t{num_args} + num_sizes > kMostParameters)
+    return note(queue, kInvalidValue, operation->row.entry);
+  // The driver reads each parameter where its address points to, during the call.
+  void* parameters[kMostParameters];
+  for (uint32_t i = 0; i < num_args; ++i) parameters[i] = const_cast<void**>(&args[i]);
+  for (uint32_t i = 0; i < num_sizes; ++i) parameters[num_args + i] = const_cast<int64_t*>(&sizes[i]);
+  CudaResult answer = use_device(queue->device);
+  for (uint32_t i = 0; i < operation->row.num_launches && answer == 0; ++i) {
+    const CudaLaunch& launch = operation->image->launches[operation->first_launch + i];
+    const auto& [x, y, z] = launch.blocks;
+    if (x == 0 || y == 0 || z == 0) continue;
+    answer = queue->device->cuda->cuLaunchKernel(launch.function, x, y, z, launch.threads[0], launch.threads[1],
+                                                 launch.threads[2], 0, queue->stream, parameters, nullptr);
+  }
+  return note(queue, answer, operation->row.entry);
+}
+
+int32_t copy(void* argument, void* device_memory, void* host_memory, uint64_t bytes, int32_t to_device) {
+  auto* queue = static_cast<Queue*>(argument);
+  if (queue->failed || bytes == 0) return 0;
+  const CudaLibrary& cuda = *queue->device->cuda;
+  const auto address = reinterpret_cast<CudaAddress>(device_memory);
+  CudaResult answer = use_device(queue->device);
+  if (answer == 0)
+    answer = to_device ? cuda.cuMemcpyHtoDAsync_v2(address, host_memory, bytes, queue->stream)
+                       : cuda.cuMemcpyDtoHAsync_v2(host_memory, address, bytes, queue->stream);
+  return note(queue, answer, to_device ? "a copy to the device" : "a copy to the host");
+}
+
+int32_t mark(void* argument, uint32_t token) {
+  auto* queue = static_cast<Queue*>(argument);
+  CudaResult answer = use_device(queue->device);
+  if (answer == 0) answer = queue->device->cuda->cuEventRecord(queue->marks[token], queue->stream);
+  return note(queue, answer, "a mark");
+}
+
+int32_t wait(void* argument, uint32_t token, char* message) {
+  auto* queue = static_cast<Queue*>(argument);
+  CudaResult answer = use_device(queue->device);
+  if (answer == 0) answer = queue->device->cuda->cuEventSynchronize(queue->marks[token]);
+  note(queue, answer, "a kernel");
+  if (!queue->failed) return 0;
+  queue->failed = false;
+  memcpy(message, queue->message, sizeof(queue->message));
+  return -1;
+}
+
+void drain(void* argument) {
+  auto* queue = static_cast<Queue*>(argument);
+  if (use_device(queue->device) == 0) queue->device->cuda->cuStreamSynchronize(queue->stream);
+  queue->failed = false;
+}
+
+}  // namespace
+
+CudaResult use_device(const CudaDevice* device) { return device->cuda->cuCtxSetCurrent(device->context); }
+
+const char* cuda_error_name(const CudaDevice* device, CudaResult result) {
+  const char* name = nullptr;
+  if (device->cuda->cuGetErrorName(result, &name) == 0 && name) return name;
+  static thread_local char number[24];
+  snprintf(number, sizeof(number), "error %d", result);
+  return number;
+}
+
+}  // namespace tessera
+
+extern "C" __attribute__((visibility("default"))) const tsr_device_functions tessera_device_cuda;
+extern "C" const tsr_device_functions tessera_device_cuda = {sizeof(tsr_device_functions),
+                                                             TSR_DEVICE_ABI_VERSION,
+                                                             tessera::open_device,
+                                                             tessera::close_device,
+                                                             tessera::allocate,
+                                                             tessera::release,
+                                                             tessera::load_image,
+                                                             tessera::unload_image,
+                                                             tessera::find_operation,
+                                                             tessera::open_queue,
+                                                             tessera::close_queue,
+                                                             tessera::start,
+                                                             tessera::copy,
+                                                             tessera::mark,
+                                                             tessera::wait,
+                                                             tessera::drain};

@@ -1,0 +1,58 @@
+#include "schedule/gpu/gpu_loops.h"
+
+#include <utility>
+
+namespace tessera::inline schedule {
+
+void FlatAxes::values_at(const Expr& index, const Bounds& bounds, VarMap& values) const {
+  Expr rest = index;
+  for (size_t i = axes.size(); i-- > 0;) {
+    const int64_t size = *as_int(axes[i].extent);
+    // What is left for the first one is its own value: the index is below the product of all.
+    values[axes[i].var.get()] = size == 1 ? Expr(0) : i == 0 ? rest : simplify(floormod(rest, Expr(size)), bounds);
+    if (size > 1) rest = simplify(floordiv(rest, Expr(size)), bounds);
+  }
+}
+
+LoopProgram gpu_program(const std::string& name, const LinearKernel& kernel, Stmt body) {
+  LoopProgram program;
+  program.name = name;
+  program.params = kernel.params;
+  program.num_outputs = static_cast<int>(kernel.num_results());
+  program.body = std::move(body);
+  return program;
+}
+
+namespace {
+
+Stmt loop_over(const std::string& name, int64_t extent, ForKind kind, const std::function<Stmt(const Var&)>& body,
+               Bounds& bounds) {
+  const Var var = make_var(name);
+  bounds.set(var, 0, extent - 1);
+  return for_loop(var, 0, extent, kind, body(var));
+}
+
+}  // namespace
+
+Stmt thread_nest(const std::string& name, int64_t height, int64_t width,
+                 const std::function<Stmt(const Expr& y, const Expr& x)>& body, Bounds& bounds) {
+  if (height == 1)
+    return loop_over(name, width, ForKind::kThreadX, [&](const Var& x) { return body(Expr(0), x); }, bounds);
+  return loop_over(
+      name + "_y", height, ForKind::kThreadY,
+      [&](const Var& y) {
+        return loop_over(name + "_x", width, ForKind::kThreadX, [&](const Var& x) { return body(y, x); }, bounds);
+      },
+      bounds);
+}
+
+Stmt serial_loop(const std::string& name, int64_t extent, const std::function<Stmt(const Var&)>& body, Bounds& bounds) {
+  return loop_over(name, extent, ForKind::kSerial, body, bounds);
+}
+
+Stmt unrolled_loop(const std::string& name, int64_t extent, const std::function<Stmt(const Var&)>& body,
+                   Bounds& bounds) {
+  return loop_over(name, extent, ForKind::kUnrolled, body, bounds);
+}
+
+}  // namespace tessera::inline schedule

@@ -1,0 +1,39 @@
+// What the rules of GPUs are put together from.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "arith/simplify.h"
+#include "loop/stmt.h"
+#include "schedule/kernel/linear_kernel.h"
+
+namespace tessera::inline schedule {
+
+// Several axes that one index counts, the last of them fastest.
+struct FlatAxes {
+  std::vector<Axis> axes;
+  int64_t extent = 1;
+
+  void add(const Var& var, int64_t size) {
+    axes.push_back({var, Expr(size)});
+    extent *= size;
+  }
+  // Gives each axis its value at a place of all of them. `bounds` knows the variables of `index`.
+  void values_at(const Expr& index, const Bounds& bounds, VarMap& values) const;
+};
+
+// A loop program of a linear kernel with this body.
+LoopProgram gpu_program(const std::string& name, const LinearKernel& kernel, Stmt body);
+
+// Loops over axes x and y of a block's threads; of one axis where `height` is 1.
+Stmt thread_nest(const std::string& name, int64_t height, int64_t width,
+                 const std::function<Stmt(const Expr& y, const Expr& x)>& body, Bounds& bounds);
+Stmt serial_loop(const std::string& name, int64_t extent, const std::function<Stmt(const Var&)>& body, Bounds& bounds);
+// A loop that is written out.
+Stmt unrolled_loop(const std::string& name, int64_t extent, const std::function<Stmt(const Var&)>& body,
+                   Bounds& bounds);
+
+}  // namespace tessera::inline schedule

@@ -1,0 +1,187 @@
+#include "train/data_parallel.h"
+
+#include <fmt/format.h>
+
+#include <memory>
+#include <numeric>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "support/error.h"
+#include "train/graph_ops.h"
+#include "types/mesh.h"
+
+namespace tessera::inline train {
+namespace {
+
+constexpr size_t kLoss = 0, kCount = 1;  // places among the results; what is behind them are gradients
+
+[[noreturn]] void refuse(const std::string& found, const std::string& legal) {
+  throw UserError({.id = "TSR-2085", .message = found, .node = {}, .legal = legal, .hint = {}});
+}
+
+// Appends the nodes of `from` to `to`; `map` has the values that its inputs are, and receives the others.
+void append_nodes(Graph& to, const Graph& from, std::vector<ValueId>& map) {
+  for (const Node& node : from.nodes()) {
+    Node copy = node;
+    for (ValueId& input : copy.inputs) input = map[static_cast<size_t>(input)];
+    copy.outputs.clear();
+    std::vector<TensorType> types;
+    std::vector<std::string> names;
+    for (const ValueId output : node.outputs) {
+      types.push_back(from.type(output));
+      names.push_back(from.value(output).name);
+    }
+    const NodeId id = to.add_node(std::move(copy), std::move(types), std::move(names));
+    for (size_t i = 0; i < node.outputs.size(); ++i) map[static_cast<size_t>(node.outputs[i])] = to.node(id).outputs[i];
+  }
+}
+
+class Sharing {
+ public:
+  Sharing(const Graph& step, size_t num_batched, const DataParallel& how, const OpTable& ops)
+      : step_(step), num_batched_(num_batched), how_(how), ops_(ops), mesh_(Mesh{{{"data", how.ranks}}}.to_string()) {}
+
+  Graph run() { return how_.leaves > 0 ? gathered() : reduced(); }
+
+ private:
+  std::string name_of(size_t result) const { return step_.value(step_.outputs[result]).name; }
+  const TensorType& type_of(size_t result) const { return step_.type(step_.outputs[result]); }
+
+  ValueId collective(GraphBuilder& builder, const char* op, ValueId operand, size_t result, Attrs attrs) const {
+    attrs.set("mesh", mesh_);
+    attrs.set("axes", std::string("data"));
+    builder.set_loc(fmt::format("{} {}", op, name_of(result)));
+    return builder.add(ops_.get(op), {operand}, std::move(attrs), name_of(result) + ".shared");
+  }
+
+  ValueId mean(const GraphOps& o, ValueId sum, size_t result) const {
+    return result == kCount ? sum : o.times(sum, 1.0 / static_cast<double>(how_.parts()));
+  }
+
+  // One part a rank.
+  Graph reduced() const {
+    Graph graph = step_;
+    GraphBuilder builder(graph);
+    const GraphOps o{builder, ops_};
+    for (size_t r = 0; r < step_.outputs.size(); ++r) {
+      const ValueId sum = collective(builder, "all_reduce", graph.outputs[r], r, {{"kind", std::string("sum")}});
+      give(graph, r, mean(o, sum, r));
+    }
+    return graph;
+  }
+
+  // The name of a result goes over to what it is now.
+  void give(Graph& graph, size_t result, ValueId value) const {
+    const std::string name = name_of(result);
+    if (graph.value(graph.outputs[result]).name == name)
+      graph.rename(graph.outputs[result], graph.unique_name(name + ".part"));
+    graph.rename(value, name);
+    graph.outputs[result] = value;
+  }
+
+  static Shape with_first(int64_t extent, const Shape& shape) {
+    Shape result = shape;
+    result.insert(result.begin(), extent);
+    return result;
+  }
+
+  ValueId reshaped(const GraphOps& o, ValueId v, Shape shape) const { return o.op("reshape", {v}, {{"shape", shape}}); }
+
+  // Of one part: what all ranks have made of theirs, one row each.
+  GraphPtr body() const {
+    auto body = std::make_shared<Graph>();
+    body->name = "part";
+    body->symbols = step_.symbols;
+    body->add_input("part", TensorType{DType::kI64, {}, {}});
+    std::vector<ValueId> map(step_.values().size(), -1);
+    for (const ValueId input : step_.inputs)
+      map[static_cast<size_t>(input)] = body->add_input(step_.value(input).name, step_.type(input));
+    append_nodes(*body, step_, map);
+    GraphBuilder builder(*body);
+    const GraphOps o{builder, ops_};
+    for (size_t r = 0; r < step_.outputs.size(); ++r) {
+      const ValueId row = reshaped(o, map[static_cast<size_t>(step_.outputs[r])], with_first(1, type_of(r).shape));
+      body->outputs.push_back(collective(builder, "all_gather", row, r, {}));
+    }
+    return body;
+  }
+
+  Graph gathered() const {
+    Graph graph;
+    graph.copy_header(step_);
+    GraphBuilder builder(graph);
+    const GraphOps o{builder, ops_};
+    std::vector<ValueId> operands;
+    const int64_t parts = how_.parts_of_rank();
+    for (size_t i = 0; i < step_.inputs.size(); ++i) {
+      TensorType type = step_.type(step_.inputs[i]);
+      const bool is_batched = i < num_batched_;
+      const Shape part = type.shape;
+      if (is_batched) {
+        const auto samples = part.empty() ? std::nullopt : as_int(part[0]);
+        if (!samples)
+          refuse(fmt::format("input '{}' is {}", step_.value(step_.inputs[i]).name, type.to_string()),
+                 "samples along dimension 0, as many as a number says");
+        type.shape[0] = *samples * parts;
+      }
+      const ValueId input = graph.add_input(step_.value(step_.inputs[i]).name, type);
+      operands.push_back(is_batched ? reshaped(o, input, with_first(parts, part)) : input);
+    }
+    builder.set_loc("parts");
+    const std::vector<ValueId> rows =
+        builder.add_multi(ops_.get("loop"), operands, {{"num_scanned", static_cast<int64_t>(num_batched_)}}, {body()});
+    for (size_t r = 0; r < rows.size(); ++r) {
+      builder.set_loc(name_of(r) + ".leaves");
+      const Shape& shape = type_of(r).shape;
+      const ValueId sum = tree(o, reshaped(o, rows[r], with_first(how_.leaves, shape)), shape);
+      graph.outputs.push_back(-1);
+      const ValueId value = mean(o, sum, r);
+      graph.rename(value, name_of(r));
+      graph.outputs.back() = value;
+    }
+    return graph;
+  }
+
+  // The sum of the rows: neighbours first, then neighbouring sums.
+  ValueId tree(const GraphOps& o, ValueId rows, const Shape& shape) const {
+    std::vector<ValueId> level;
+    const Shape all = o.type(rows).shape;
+    for (int64_t leaf = 0; leaf < how_.leaves; ++leaf) {
+      std::vector<int64_t> starts(all.size(), 0), steps(all.size(), 1);
+      starts[0] = leaf;
+      Shape sizes = all;
+      sizes[0] = 1;
+      level.push_back(
+          reshaped(o, o.op("slice", {rows}, {{"starts", starts}, {"sizes", sizes}, {"steps", steps}}), shape));
+    }
+    while (level.size() > 1) {
+      std::vector<ValueId> next;
+      for (size_t i = 0; i + 1 < level.size(); i += 2) next.push_back(o.add(level[i], level[i + 1]));
+      if (level.size() % 2 == 1) next.push_back(level.back());
+      level = std::move(next);
+    }
+    return level[0];
+  }
+
+  const Graph& step_;
+  const size_t num_batched_;
+  const DataParallel& how_;
+  const OpTable& ops_;
+  const std::string mesh_;
+};
+
+}  // namespace
+
+void check_data_parallel(const DataParallel& how) {
+  if (how.ranks < 1 || how.leaves < 0 || how.leaves % how.ranks != 0)
+    refuse(fmt::format("{} leaves for {} ranks", how.leaves, how.ranks), "as many leaves for each rank");
+}
+
+Graph share_batch(const Graph& step, size_t num_batched, const DataParallel& how, const OpTable& ops) {
+  check_data_parallel(how);
+  return how.is_used() ? Sharing(step, num_batched, how, ops).run() : step;
+}
+
+}  // namespace tessera::inline train

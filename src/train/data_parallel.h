@@ -1,0 +1,35 @@
+// A training step of a batch that several ranks share, or that is summed up in parts of a fixed number.
+//
+// `step` computes means over the samples of a part: results 0 (the loss) and from 2 on (gradients) are means, result 1
+// is a count. Its first `num_batched` inputs have the samples along dimension 0; all others are alike for every part.
+// The graph that is answered has the same inputs and results, of the whole batch: its batched inputs have
+// as many parts, one behind the other, as this rank has, and all ranks get the same results.
+//
+// Without leaves, each rank has one part, and the ranks' results are added by all_reduce, each as soon as it is there.
+// With `leaves`, the batch has so many parts, however many ranks there are; part p is computed by rank p modulo
+// `ranks`, in a loop, and parts are gathered (all_gather), not added, by the ranks. Their sum is then a tree of
+// additions over all leaves, in their order: neighbours first. So every number of ranks that divides the leaves gives
+// the same bits, one rank included.
+#pragma once
+
+#include <cstdint>
+
+#include "graph/graph.h"
+#include "graph/op_def.h"
+
+namespace tessera::inline train {
+
+struct DataParallel {
+  int64_t ranks = 1;
+  int64_t leaves = 0;  // a multiple of `ranks`; 0: as many as ranks, and the order of sums is the communicator's
+
+  bool is_used() const { return ranks > 1 || leaves > 0; }
+  int64_t parts() const { return leaves > 0 ? leaves : ranks; }  // of the whole batch
+  int64_t parts_of_rank() const { return leaves > 0 ? leaves / ranks : 1; }
+};
+
+// UserError TSR-2085 where `leaves` is no multiple of `ranks`, or a batched input has no samples along dimension 0.
+void check_data_parallel(const DataParallel& how);
+Graph share_batch(const Graph& step, size_t num_batched, const DataParallel& how, const OpTable& ops);
+
+}  // namespace tessera::inline train

@@ -1,0 +1,122 @@
+// CUDA C++ of the printer (codegen/gpu) on a CPU, for tests: the threads of a block are fibers of one thread of the
+// system, which change places at __syncthreads(). Blocks run one after the other. For x86-64.
+#pragma once
+
+#include <cmath>
+#include <cstddef>
+#include <cstdint>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <functional>
+#include <utility>
+#include <vector>
+
+using std::isinf;
+using std::isnan;
+
+#define __global__
+#define __device__
+#define __launch_bounds__(...)
+#define __shared__ static
+
+struct dim3 {
+  unsigned x = 1, y = 1, z = 1;
+};
+
+namespace cuda_shim {
+
+constexpr size_t kStackBytes = 64 << 10;
+
+struct Fiber {
+  void* stack_pointer = nullptr;
+  char* stack = nullptr;
+  bool done = false;
+  dim3 thread;
+};
+
+inline Fiber* current;
+inline void* scheduler;
+inline dim3 block;
+inline const std::function<void()>* body;
+
+extern "C" void cuda_shim_switch(void** from, void* to);
+asm(".text\n.globl cuda_shim_switch\n.type cuda_shim_switch, @function\ncuda_shim_switch:\n"
+    "push %rbp\npush %rbx\npush %r12\npush %r13\npush %r14\npush %r15\n"
+    "mov %rsp,(%rdi)\nmov %rsi,%rsp\n"
+    "pop %r15\npop %r14\npop %r13\npop %r12\npop %rbx\npop %rbp\nret\n"
+    ".section .note.GNU-stack,\"\",@progbits\n.text\n");
+
+inline void wait() { cuda_shim_switch(&current->stack_pointer, scheduler); }
+
+inline void run_fiber() {
+  (*body)();
+  current->done = true;
+  for (;;) wait();
+}
+
+inline void begin(Fiber& fiber) {
+  fiber.done = false;
+  // As the switch leaves it: six registers, and where to go; the stack is aligned as behind a call.
+  auto** top = reinterpret_cast<void**>(fiber.stack + kStackBytes - 64);
+  *top = reinterpret_cast<void*>(run_fiber);
+  fiber.stack_pointer = top - 6;
+  memset(fiber.stack_pointer, 0, 6 * sizeof(void*));
+}
+
+// False when some threads of a block have ended while others wait at a barrier.
+inline bool launch(dim3 grid, dim3 threads, const std::function<void()>& kernel) {
+  const unsigned count = threads.x * threads.y * threads.z;
+  std::vector<Fiber> fibers(count);
+  for (Fiber& fiber : fibers) fiber.stack = static_cast<char*>(aligned_alloc(64, kStackBytes));
+  body = &kernel;
+  bool converged = true;
+  for (unsigned z = 0; z < grid.z; ++z)
+    for (unsigned y = 0; y < grid.y; ++y)
+      for (unsigned x = 0; x < grid.x; ++x) {
+        block = {x, y, z};
+        for (unsigned i = 0; i < count; ++i) {
+          fibers[i].thread = {i % threads.x, i / threads.x % threads.y, i / (threads.x * threads.y)};
+          begin(fibers[i]);
+        }
+        for (unsigned done = 0; done < count && converged;) {
+          done = 0;
+          for (Fiber& fiber : fibers) {
+            current = &fiber;
+            cuda_shim_switch(&scheduler, fiber.stack_pointer);
+            done += fiber.done;
+          }
+          converged = done == 0 || done == count;
+        }
+      }
+  for (Fiber& fiber : fibers) free(fiber.stack);
+  return converged;
+}
+
+// With parameters as cuLaunchKernel takes them: the address of each.
+template <typename... Arguments, size_t... I>
+bool call(void (*kernel)(Arguments...), dim3 grid, dim3 threads, void** parameters, std::index_sequence<I...>) {
+  return launch(grid, threads, [&] { kernel(*static_cast<Arguments*>(parameters[I])...); });
+}
+
+template <typename... Arguments>
+bool call(void (*kernel)(Arguments...), dim3 grid, dim3 threads, void** parameters) {
+  return call(kernel, grid, threads, parameters, std::index_sequence_for<Arguments...>());
+}
+
+}  // namespace cuda_shim
+
+#define threadIdx (cuda_shim::current->thread)
+#define blockIdx (cuda_shim::block)
+#define __syncthreads() cuda_shim::wait()
+
+template <typename To, typename From>
+inline To cuda_shim_bits(From from) {
+  To to;
+  memcpy(&to, &from, sizeof(to));
+  return to;
+}
+inline unsigned __float_as_uint(float a) { return cuda_shim_bits<unsigned>(a); }
+inline float __uint_as_float(unsigned a) { return cuda_shim_bits<float>(a); }
+inline long long __double_as_longlong(double a) { return cuda_shim_bits<long long>(a); }
+inline double __longlong_as_double(long long a) { return cuda_shim_bits<double>(a); }

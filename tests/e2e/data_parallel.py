@@ -1,0 +1,172 @@
+#!/usr/bin/env python3
+"""Training that several processes share, by MPI: the same losses as of one process, to the last bit with --leaves; ranks
+that do not come.    data_parallel.py TESSERA [unittest options]"""
+
+import json
+import os
+import pathlib
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import time
+import unittest
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+sys.path[:0] = [str(ROOT / "tests/python"), str(ROOT / "examples/train_digits")]
+import cli_support
+from cli_support import CliTest
+from test_data import find_test_data
+
+import make_models
+
+DIGITS = find_test_data("real/digits/digits.npz")
+MPIRUN = shutil.which("mpirun", path=f"{ROOT / '.venv/bin'}:{os.environ.get('PATH', '')}")
+
+
+def why_not():
+    if not MPIRUN:
+        return "there is no mpirun: scripts/setup.sh installs it"
+    library = pathlib.Path(cli_support.TESSERA).resolve().parents[1] / "lib/libtessera_mpi.so.0"
+    if not library.exists():
+        return "the build found no MPI: libtessera_mpi is not there"
+    return None if DIGITS else "real/digits/digits.npz is not in TESSERA_TEST_DATA"
+
+
+class DataParallel(CliTest):
+    def setUp(self):
+        super().setUp()
+        if reason := why_not():
+            print("skipped:", reason)
+            self.skipTest(reason)
+        make_models.lenet().save(self.folder / "lenet.graph")
+
+    def command(self, ranks, *arguments):
+        return [MPIRUN, "--allow-run-as-root", "--oversubscribe", "-n", str(ranks), cli_support.TESSERA] + [
+            str(argument) for argument in arguments
+        ]
+
+    def mpirun(self, ranks, *arguments, code=0, **environment):
+        done = subprocess.run(
+            self.command(ranks, *arguments), cwd=self.folder, env=os.environ | environment, capture_output=True, text=True,
+            timeout=300,
+        )
+        if code == 0:
+            self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
+        else:
+            self.assertNotEqual(done.returncode, 0, done.stdout)
+        return done.stdout, done.stderr
+
+    def arguments(self, *more):
+        return ["train", "lenet.graph", "--data", DIGITS, "--scale", 1 / 16, "--epochs", 2, "--threads", 1, *more]
+
+    def losses(self, ranks, *more):
+        out, _ = self.mpirun(ranks, *self.arguments("--json", *more))
+        self.assertEqual(len(out.strip().splitlines()), 1, "one process writes")
+        return json.loads(out)["losses"]
+
+    def test_losses_are_those_of_one_process(self):
+        alone = json.loads(self.tessera(*self.arguments("--json"))[0])["losses"]
+        for ranks in (1, 2, 4):
+            shared = self.losses(ranks)
+            self.assertEqual(len(shared), len(alone))
+            for a, b in zip(shared, alone):
+                self.assertAlmostEqual(a, b, delta=1e-5 * max(1, abs(b)))
+        self.assertLess(alone[-1], 0.7 * alone[0])
+
+    def test_leaves_give_the_same_bits(self):
+        for more in ((), ("--deterministic",), ("--optimizer", "sgd", "--momentum", 0.9, "--lr", 0.05, "--clip-norm", 1)):
+            with self.subTest(more):
+                alone = json.loads(self.tessera(*self.arguments("--json", "--leaves", 8, *more))[0])["losses"]
+                for ranks in (2, 4, 8) if not more else (2,):
+                    self.assertEqual(self.losses(ranks, "--leaves", 8, *more), alone)
+
+    def test_what_is_written_is_the_same(self):
+        more = ("-q", "--leaves", 4)
+        self.tessera(*self.arguments(*more, "-o", "alone.graph"))
+        self.mpirun(2, *self.arguments(*more, "-o", "shared.graph"))
+        self.assertEqual((self.folder / "shared.graph").read_bytes(), (self.folder / "alone.graph").read_bytes())
+
+    def test_collectives_overlap_the_backward_pass(self):
+        self.mpirun(2, *self.arguments("-q", "--profile", "trace.json", "--step", "step.graph"))
+        for name in ("trace.json", "trace.json.1"):
+            events = [e for e in json.loads((self.folder / name).read_text())["traceEvents"] if e["ph"] == "X"]
+            operations = [e["name"] for e in events if e["cat"] == "operation"]
+            self.assertEqual(len(operations), 10)  # eight gradients, the loss, how many are right
+            self.assertEqual(operations[0], "loss.shared")
+            self.assertEqual(operations[-1], "conv1.weight.gradient.shared")
+        # When a thread gets a core is the system's business; what waits for what is the program's.
+        self.tessera("compile", "step.graph", "--emit", "program", "-o", "step.program")
+        steps = re.findall(r"^  (?:(start|wait) (\d+)|call @(\S+)\()", (self.folder / "step.program").read_text(), re.M)
+        started = {number: place for place, (kind, number, _) in enumerate(steps) if kind == "start"}
+        waited = {number: place for place, (kind, number, _) in enumerate(steps) if kind == "wait"}
+        backward = max(place for place, (_, _, call) in enumerate(steps) if call == "conv_1")
+        self.assertEqual(len(started), 10)
+        self.assertEqual(sum(place < backward for place in started.values()), 9, steps)
+        self.assertGreater(min(waited.values()), backward, steps)
+
+    def test_wrong_numbers(self):
+        _, err = self.mpirun(2, *self.arguments("--leaves", 3), code=1)
+        self.assertIn("error TSR-2085: 3 leaves for 2 ranks\n  legal: as many leaves for each rank", err)
+        _, err = self.mpirun(3, *self.arguments(), code=1)
+        self.assertIn("error TSR-4080: --batch 32\n  legal: a multiple of 3, the number of parts", err)
+        _, err = self.tessera(*self.arguments(), code=1, OMPI_COMM_WORLD_SIZE="2", OMPI_COMM_WORLD_RANK="two")
+        self.assertIn("error TSR-6250: OMPI_COMM_WORLD_RANK is 'two' in the environment", err)
+        _, err = self.tessera(*self.arguments(), code=1, OMPI_COMM_WORLD_SIZE="2", OMPI_COMM_WORLD_RANK="0")
+        self.assertIn("the module is made for 2 ranks, and this run has 1: mpirun -n 2 starts them", err)
+
+    def children(self, parent):
+        found = []
+        for stat in pathlib.Path("/proc").glob("[0-9]*/stat"):
+            try:
+                fields = stat.read_text().rpartition(")")[2].split()
+                command = (stat.parent / "cmdline").read_bytes()
+            except OSError:
+                continue
+            if int(fields[1]) == parent and b"train" in command:
+                found.append(int(stat.parent.name))
+        return found
+
+    def ranks_of(self, launcher):
+        """The processes of ranks, once they train."""
+        deadline = time.monotonic() + 60
+        while time.monotonic() < deadline:
+            line = launcher.stdout.readline()
+            if line.startswith("epoch"):
+                return sorted(self.children(launcher.pid))
+        self.fail("training has not begun")
+
+    def launched(self, **environment):
+        command = self.command(2, *self.arguments())
+        command[command.index("--epochs") + 1] = "100000"
+        launcher = subprocess.Popen(
+            command, cwd=self.folder, env=os.environ | environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+        )
+        self.addCleanup(lambda: launcher.poll() is None and launcher.kill())
+        return launcher
+
+    def test_a_killed_rank_ends_the_run(self):
+        launcher = self.launched()
+        os.kill(self.ranks_of(launcher)[-1], signal.SIGKILL)
+        _, err = launcher.communicate(timeout=60)
+        self.assertNotEqual(launcher.returncode, 0)
+        self.assertRegex(err, r"(?s)process rank \d with PID .*signal 9")
+
+    def test_a_rank_that_stops_is_named(self):
+        launcher = self.launched(TESSERA_COMM_TIMEOUT="2")
+        stopped = self.ranks_of(launcher)[-1]
+        os.kill(stopped, signal.SIGSTOP)
+        try:
+            _, err = launcher.communicate(timeout=60)
+        finally:
+            try:
+                os.kill(stopped, signal.SIGKILL)
+            except ProcessLookupError:
+                pass
+        self.assertNotEqual(launcher.returncode, 0)
+        self.assertRegex(err, r"TSR-7026: device 'mpi' .* rank \d has waited \d s in all_reduce '.*': rank \d does not answer")
+
+
+if __name__ == "__main__":
+    cli_support.main()

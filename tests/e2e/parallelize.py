@@ -1,0 +1,100 @@
+#!/usr/bin/env python3
+"""`tessera parallelize`: what a plan for a small GPT says, what four processes that run it compute, and what is refused.
+    parallelize.py TESSERA [unittest options]"""
+
+import json
+import os
+import pathlib
+import shutil
+import subprocess
+import sys
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+sys.path[:0] = [str(ROOT / "tests/python"), str(ROOT / "examples/parallel")]
+import cli_support
+from cli_support import CliTest
+
+import numpy
+
+import make_gpt
+
+MPIRUN = shutil.which("mpirun", path=f"{ROOT / '.venv/bin'}:{os.environ.get('PATH', '')}")
+LAYERS, WIDTH, LENGTH, BATCH, WORDS = 2, 64, 16, 4, 96
+
+
+class Parallelize(CliTest):
+    def setUp(self):
+        super().setUp()
+        make_gpt.gpt(LAYERS, WIDTH, 4, LENGTH, BATCH, WORDS).save(self.folder / "gpt.graph")
+
+    def plan(self, mesh, *arguments):
+        return json.loads(self.tessera("parallelize", "gpt.graph", "--mesh", mesh, "--json", *arguments)[0])
+
+    def test_tensor_parallel_volume(self):
+        """Columns, then rows: of each layer one sum behind attention and one behind the perceptron."""
+        plan = self.plan("model=2")
+        sums = [move for move in plan["collectives"] if move["kind"] in ("all_reduce", "reduce_scatter")]
+        self.assertEqual(len(sums), 2 * LAYERS, plan["collectives"])
+        activation = BATCH * LENGTH * WIDTH * 4
+        self.assertEqual([move["bytes"] for move in sums if move["kind"] == "all_reduce"], [activation] * 2 * LAYERS)
+        # All weights but words, positions and norms are cut in two.
+        self.assertLess(plan["weight_bytes"], 0.65 * plan["weight_bytes_alone"])
+        self.assertGreater(plan["compute_seconds"], 0)
+
+    def test_data_parallel_sends_results_alone(self):
+        plan = self.plan("data=2")
+        self.assertEqual([(move["kind"], move["value"]) for move in plan["collectives"]], [("all_gather", "scores")])
+        self.assertEqual(plan["collectives"][0]["bytes"], BATCH * LENGTH * WORDS * 4 // 2)
+
+    def test_text(self):
+        out, _ = self.tessera("parallelize", "gpt.graph", "--mesh", "data=2,model=2", "--values")
+        self.assertIn("mesh data=2,model=2\ninput %tokens: i64[4,16]@{data,_}\n", out)
+        self.assertIn("@{data,_,_}+sum(model) = matmul(", out)
+        self.assertRegex(out, r"\n4 ranks; of each: weights .* \(alone .*\), memory of a run .* \(alone .*\)\n")
+        self.assertRegex(out, r"\n\d+ collectives a run, \d+ bytes sent by each rank\n")
+        self.assertRegex(out, r"\npredicted: .* ms = .* computing \+ .* collectives \(alone .* ms\)\n")
+
+    def test_processes_compute_what_one_does(self):
+        if not MPIRUN:
+            reason = "there is no mpirun: scripts/setup.sh installs it"
+            print("skipped:", reason)
+            self.skipTest(reason)
+        numpy.save(self.folder / "x.npy", numpy.random.default_rng(0).integers(0, WORDS, (BATCH, LENGTH)))
+        self.tessera("run", "gpt.graph", "--input", "@x.npy", "--output", "@y.npy", "--threads", 1)
+        want = numpy.load(self.folder / "y.npy")
+        for mesh, ranks in (("data=2,model=2", 4), ("model=2", 2), ("data=2", 2), ("data=2,model=2,rows=2", 8)):
+            with self.subTest(mesh):
+                self.tessera("parallelize", "gpt.graph", "--mesh", mesh, "-o", "plan")
+                command = [MPIRUN, "--allow-run-as-root", "--oversubscribe", "-n", ranks, cli_support.TESSERA, "run", "plan",
+                           "--input", "@x.npy", "--output", "@z.npy", "--threads", 1, "--no-cache"]
+                done = subprocess.run([str(part) for part in command], cwd=self.folder, capture_output=True, text=True,
+                                      timeout=300, env=self.environment)
+                self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
+                got = numpy.load(self.folder / "z.npy")
+                self.assertLessEqual(numpy.abs(got - want).max(), 1e-5 * numpy.abs(want).max())
+                shutil.rmtree(self.folder / "plan")
+
+    def test_what_is_refused(self):
+        def refused(id, *arguments):
+            _, err = self.tessera("parallelize", "gpt.graph", *arguments, code=1)
+            self.assertIn(f"error {id}: ", err)
+            return err
+
+        self.assertIn("--mesh data: 'data' is not NAME=EXTENT", refused("TSR-2110", "--mesh", "data"))
+        self.assertIn("'nothing' is to be sharded, and is no input or constant",
+                      refused("TSR-2110", "--mesh", "a=2", "--pin", "nothing=@{a}"))
+        self.assertIn("--pin tokens=@{b,_}: the mesh a=2 has no axis 'b'",
+                      refused("TSR-2110", "--mesh", "a=2", "--pin", "tokens=@{b,_}"))
+        self.assertIn("it is not NAME=@{...}", refused("TSR-2110", "--mesh", "a=2", "--pin", "tokens"))
+        (self.folder / "state.graph").write_text(
+            'graph @main(%x: f32[2], %s: f32[2] state("s")) -> (%y: f32[2], %t: f32[2] state("s")) {\n'
+            "  %y = neg(%x) : f32[2]\n  %t = add(%x, %s) : f32[2]\n}\n")
+        _, err = self.tessera("parallelize", "state.graph", "--mesh", "a=2", code=1)
+        self.assertIn("error TSR-2111: the model has states", err)
+        self.tessera("parallelize", "gpt.graph", "--mesh", "data=2", "-o", "plan")
+        _, err = self.tessera("run", "plan", code=1)
+        self.assertIn("error TSR-6251: 'plan' is a plan for 2 processes, and this run has 1", err)
+
+
+if __name__ == "__main__":
+    cli_support.main()

@@ -1,0 +1,261 @@
+// The rules of GPUs keep what a kernel computes: random kernels, each rule, as loops and as threads in three orders. No
+// barrier of their thread forms can be left out: without it, threads race.
+#include <fmt/format.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <map>
+#include <random>
+
+#include "device/thread_form.h"
+#include "graph_passes/fusion/fuse_groups.h"
+#include "interp/graph_interp.h"
+#include "interp/loop_interp.h"
+#include "interp/thread_interp.h"
+#include "loop/naive_loops.h"
+#include "loop/parser.h"
+#include "loop/printer.h"
+#include "loop/verify.h"
+#include "lower/lower.h"
+#include "ops/op_table.h"
+#include "schedule/gpu/gpu_rules.h"
+#include "schedule_cases.h"
+
+namespace tessera {
+namespace {
+
+constexpr ThreadOrder kOrders[] = {ThreadOrder::kForwards, ThreadOrder::kBackwards, ThreadOrder::kShuffled};
+
+std::vector<Tensor> random_params(const LoopProgram& program, std::mt19937& random) {
+  std::vector<Tensor> tensors;
+  for (const BufferPtr& param : program.params) {
+    Tensor tensor(param->dtype, *static_dims(param->shape));
+    for (int64_t i = 0; i < tensor.num_elements(); ++i)
+      tensor.set_double(i, static_cast<double>(static_cast<int>(random() % 33) - 16) / 8);
+    tensors.push_back(std::move(tensor));
+  }
+  return tensors;
+}
+
+// Of another shape as it is: parameters of rules are flat.
+Tensor reshaped(const Tensor& tensor, const Buffer& like) {
+  Tensor result(tensor.dtype(), *static_dims(like.shape));
+  std::copy_n(tensor.bytes(), tensor.num_bytes(), result.mutable_bytes());
+  return result;
+}
+
+template <typename Run>
+std::vector<Tensor> results_of(const LoopProgram& program, const std::vector<Tensor>& given, const Run& run) {
+  std::vector<Tensor> tensors;
+  for (size_t i = 0; i < given.size(); ++i) tensors.push_back(reshaped(given[i], *program.params[i]));
+  std::vector<Tensor*> params;
+  for (Tensor& tensor : tensors) params.push_back(&tensor);
+  run(params);
+  return {tensors.end() - program.num_outputs, tensors.end()};
+}
+
+std::vector<Tensor> by_loops(const LoopProgram& program, const std::vector<Tensor>& given) {
+  return results_of(program, given, [&](const std::vector<Tensor*>& params) { interpret(program, params); });
+}
+std::vector<Tensor> by_threads(const LoopProgram& program, const DeviceKernel& kernel, const std::vector<Tensor>& given,
+                               ThreadOrder order) {
+  return results_of(program, given,
+                    [&](const std::vector<Tensor*>& params) { interpret_threads(program, kernel, params, order); });
+}
+
+std::string difference(const std::vector<Tensor>& got, const std::vector<Tensor>& want) {
+  for (size_t t = 0; t < want.size(); ++t) {
+    double scale = 0;
+    for (int64_t i = 0; i < want[t].num_elements(); ++i)
+      if (std::isfinite(want[t].get_double(i))) scale = std::max(scale, std::fabs(want[t].get_double(i)));
+    for (int64_t i = 0; i < want[t].num_elements(); ++i) {
+      const double g = got[t].get_double(i), w = want[t].get_double(i);
+      const bool same =
+          g == w || (std::isnan(g) && std::isnan(w)) || (is_float(want[t].dtype()) && std::fabs(g - w) <= 1e-5 * scale);
+      if (!same) return fmt::format("result {}, element {}: {} instead of {}", t, i, g, w);
+    }
+  }
+  return "";
+}
+
+// Whether some order of the threads shows that the form is wrong.
+bool is_found(const LoopProgram& program, const DeviceKernel& kernel, const std::vector<Tensor>& given) {
+  return std::any_of(std::begin(kOrders), std::end(kOrders), [&](ThreadOrder order) {
+    try {
+      by_threads(program, kernel, given, order);
+      return false;
+    } catch (const LoopFault&) {
+      return true;
+    }
+  });
+}
+
+struct Counts {
+  std::map<std::string, int> taken;
+  int barriers = 0;
+};
+
+void expect_threads_agree(const LoopProgram& program, const std::vector<Tensor>& given, const std::vector<Tensor>& want,
+                          Counts& counts) {
+  ASSERT_THAT(verify(program), testing::IsEmpty()) << print(program);
+  ASSERT_NO_THROW(by_loops(program, given)) << print(program);
+  ASSERT_EQ(difference(by_loops(program, given), want), "") << print(program);
+  const DeviceKernel form = thread_form(program);
+  ASSERT_EQ(form.problem, "") << print(program);
+  for (const ThreadOrder order : kOrders)
+    ASSERT_EQ(difference(by_threads(program, form, given, order), want), "") << print(program);
+  for (size_t l = 0; l < form.launches.size(); ++l)
+    for (const StmtNode* barrier : form.launches[l].barriers) {
+      DeviceKernel without = form;
+      without.launches[l].barriers.erase(barrier);
+      ASSERT_TRUE(is_found(program, without, given)) << "a barrier that nothing needs\n" << print(program);
+      ++counts.barriers;
+    }
+}
+
+void check_rules(const std::string& kind, std::mt19937& random, Counts& counts) {
+  const ScheduleCase test = random_case(kind, 8, random);
+  GraphInterpreter interpreter;
+  const Target target;
+  const PassContext ctx{standard_ops(), interpreter, target, 3};
+  const Graph grouped = fuse_groups(test.graph, ctx);
+  for (const Node& node : grouped.nodes()) {
+    if (node.op->kind == OpKind::kConstant || node.op->name == "reshape") continue;
+    std::vector<size_t> kept;
+    const TensorProgram definition = lower_node(grouped, node, kept);
+    if (count_flops(definition) > 300000) continue;  // the interpreter takes its time
+    const LoopProgram naive = naive_loops(definition);
+    const std::vector<Tensor> given = random_params(naive, random);
+    const std::vector<Tensor> want = by_loops(naive, given);
+    for (const GpuRule& rule : gpu_rules()) {
+      GpuLimits limits;
+      limits.threads = random() % 2 == 0 ? 64 : 256;
+      if (random() % 2 == 0) limits.wanted_threads = 1 << (random() % 8);
+      const GpuRuleResult answer = rule.apply(definition, limits);
+      if (const auto* declined = std::get_if<Declined>(&answer)) {
+        EXPECT_FALSE(declined->reason.empty());
+        continue;
+      }
+      SCOPED_TRACE(fmt::format("{}, {}", kind, rule.name));
+      expect_threads_agree(std::get<LoopProgram>(answer), given, want, counts);
+      if (testing::Test::HasFatalFailure()) return;
+      ++counts.taken[std::string(rule.name)];
+    }
+  }
+}
+
+TEST(GpuRules, ThreadsComputeWhatTheKernelSays) {
+  std::mt19937 random(20261126);
+  Counts counts;
+  for (const char* kind : {"conv", "conv1d", "depthwise", "transposed", "pool", "matmul", "reduce", "elementwise",
+                           "movement", "shuffle", "resize"})
+    for (int i = 0; i < 6 && !HasFatalFailure(); ++i) check_rules(kind, random, counts);
+  for (const GpuRule& rule : gpu_rules()) EXPECT_GT(counts.taken[std::string(rule.name)], 2) << rule.name;
+  EXPECT_GT(counts.barriers, 20);
+}
+
+// ---- the thread form by itself ----
+
+struct Form {
+  LoopProgram program;
+  DeviceKernel kernel;
+};
+
+Form form_of(const std::string& text) {
+  Form form{parse_loop_program(text), {}};
+  EXPECT_THAT(verify(form.program), testing::IsEmpty());
+  form.kernel = thread_form(form.program);
+  return form;
+}
+
+TEST(ThreadForm, ThreadsWaitForWhatOthersStore) {
+  const Form form = form_of(R"(kernel @k(x: f32[4,8]) -> (y: f32[4,8]) {
+  blockIdx.x for b in 0..4 {
+    alloc part: f32[8] local
+    threadIdx.x for t in 0..8 { part[t] = x[b, t] }
+    threadIdx.x for u in 0..8 { y[b, u] = part[(7 - u)] } } })");
+  ASSERT_EQ(form.kernel.problem, "");
+  ASSERT_EQ(form.kernel.launches.size(), 1U);
+  const Launch& launch = form.kernel.launches[0];
+  EXPECT_EQ(*as_int(launch.blocks[0]), 4);
+  EXPECT_EQ(launch.threads[0], 8);
+  EXPECT_EQ(launch.barriers.size(), 1U);
+  EXPECT_EQ(launch.shared_bytes, 32);
+}
+
+TEST(ThreadForm, NobodyWaitsForReadersOrForOtherMemory) {
+  const Form form = form_of(R"(kernel @k(x: f32[8]) -> (y: f32[8]) {
+  blockIdx.x for b in 0..1 {
+    alloc p: f32[8] local
+    alloc q: f32[8] local
+    threadIdx.x for t in 0..8 { p[t] = x[t] }
+    threadIdx.x for u in 0..8 { q[u] = x[u] }
+    threadIdx.x for v in 0..8 { y[v] = (p[(7 - v)] + q[v]) }
+    threadIdx.x for w in 0..8 { if (p[w] < 0:f32) { y[w] = 0:f32 } } } })");
+  ASSERT_EQ(form.kernel.problem, "");
+  EXPECT_EQ(form.kernel.launches[0].barriers.size(), 2U);  // before v, and before w for y
+}
+
+// The next round of a loop stores where this one still reads.
+TEST(ThreadForm, LoopsGoRound) {
+  const Form form = form_of(R"(kernel @k(x: f32[3,8]) -> (y: f32[8]) {
+  blockIdx.x for b in 0..1 {
+    alloc sum: f32[8,1] register
+    alloc p: f32[8] local
+    threadIdx.x for s in 0..8 { sum[s, 0] = 0:f32 }
+    for k in 0..3 {
+      threadIdx.x for t in 0..8 { p[t] = x[k, t] }
+      threadIdx.x for u in 0..8 { sum[u, 0] = (sum[u, 0] + p[(7 - u)]) } }
+    threadIdx.x for v in 0..8 { y[v] = sum[v, 0] } } })");
+  ASSERT_EQ(form.kernel.problem, "");
+  EXPECT_EQ(form.kernel.launches[0].barriers.size(), 2U);
+  std::mt19937 random(1);
+  const std::vector<Tensor> given = random_params(form.program, random);
+  Counts counts;
+  expect_threads_agree(form.program, given, by_loops(form.program, given), counts);
+}
+
+// What stands outside of thread loops happens once.
+TEST(ThreadForm, FirstThreadsAndSmallerNests) {
+  const Form form = form_of(R"(kernel @k(x: f32[8]) -> (y: f32[8], z: f32[1]) {
+  blockIdx.x for b in 0..1 {
+    alloc p: f32[8] local
+    threadIdx.y for r in 0..2 { threadIdx.x for t in 0..4 { p[((r * 4) + t)] = x[((r * 4) + t)] } }
+    z[0] = p[7]
+    threadIdx.x for u in 0..3 { y[u] = p[(u + 4)] }
+    for i in 3..8 { y[i] = p[i] } } })");
+  ASSERT_EQ(form.kernel.problem, "");
+  EXPECT_EQ(form.kernel.launches[0].num_threads(), 8);
+  std::mt19937 random(1);
+  const std::vector<Tensor> given = random_params(form.program, random);
+  for (const ThreadOrder order : kOrders)
+    EXPECT_EQ(difference(by_threads(form.program, form.kernel, given, order), by_loops(form.program, given)), "");
+}
+
+TEST(ThreadForm, WhatHasNone) {
+  EXPECT_THAT(form_of(R"(kernel @k(x: f32[8]) -> (y: f32[8]) {
+  alloc p: f32[8] local
+  blockIdx.x for b in 0..2 { threadIdx.x for t in 0..4 { p[((b * 4) + t)] = x[((b * 4) + t)]
+    y[((b * 4) + t)] = p[((b * 4) + t)] } } })")
+                  .kernel.problem,
+              testing::HasSubstr("p is allocated outside of the blocks of threads"));
+  EXPECT_THAT(form_of(R"(kernel @k(x: f32[8]) -> (y: f32[8]) {
+  for i in 0..2 { blockIdx.x for b in 0..4 { y[((i * 4) + b)] = x[((i * 4) + b)] } } })")
+                  .kernel.problem,
+              testing::HasSubstr("has blocks of threads inside of it"));
+}
+
+// Two launches, one after the other.
+TEST(ThreadForm, Launches) {
+  const Form form = form_of(R"(kernel @k(x: f32[8]) -> (y: f32[8], z: f32[8]) {
+  blockIdx.x for b in 0..2 { threadIdx.x for t in 0..4 { y[((b * 4) + t)] = x[((b * 4) + t)] } }
+  blockIdx.x for c in 0..8 { z[c] = y[(7 - c)] } })");
+  ASSERT_EQ(form.kernel.problem, "");
+  ASSERT_EQ(form.kernel.launches.size(), 2U);
+  EXPECT_EQ(form.kernel.launches[1].num_threads(), 1);
+}
+
+}  // namespace
+}  // namespace tessera

@@ -1,0 +1,415 @@
+// Accelerators of random descriptions: streams of random layers are proven, coded, decoded and run beside the plain
+// loops, also with queues that race; every fault that is planted in a stream is found.
+#include <fmt/format.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <fstream>
+#include <random>
+#include <sstream>
+
+#include "accel/expand.h"
+#include "accel/simulate.h"
+#include "accel/tokens.h"
+#include "interp/loop_interp.h"
+#include "loop/parser.h"
+#include "schedule/primitives/schedule.h"
+#include "schedule/primitives/trace.h"
+#include "support/error.h"
+
+namespace tessera {
+namespace {
+
+using testing::HasSubstr;
+using Random = std::mt19937;
+
+int pick(Random& random, std::vector<int> values) {
+  return values[std::uniform_int_distribution<size_t>(0, values.size() - 1)(random)];
+}
+
+// A unit of `tile` x `tile` multiply-adds.
+std::string description(int tile, int loops, int64_t inp, int64_t wgt, int64_t acc) {
+  const std::string t = std::to_string(tile);
+  std::string product = "1";
+  for (int l = 0; l < loops; ++l) product += fmt::format(" * n{}", l);
+  const auto entry = [&](const char* name, const char* queue, const char* operands, const std::string& more,
+                         const std::string& kernel) {
+    return fmt::format(
+        R"({{"name": "{}", "queue": "{}", "loops": {}, "cycles": "{} + 3", "operands": {}, {}"kernel": "kernel @{}"}})",
+        name, queue, loops, product, operands, more, kernel);
+  };
+  const std::vector<std::string> entries = {
+      entry("in", "load", R"({"s": "dram", "d": "inp"})", R"("padded": ["s"], )",
+            fmt::format("in(s: i8[{0}]) -> (d: i8[{0}]) {{ for l in 0..{0} {{ d[l] = s[l] }} }}", t)),
+      entry(
+          "weights", "load", R"({"s": "dram", "d": "wgt"})", "",
+          fmt::format("weights(s: i8[{0},{0}]) -> (d: i8[{0},{0}]) {{ for o in 0..{0} {{ for l in 0..{0} {{ d[o, l] = "
+                      "s[o, l] }} }} }}",
+                      t)),
+      entry("zero", "compute", R"({"d": "acc"})", "",
+            fmt::format("zero() -> (d: i32[{0}]) {{ for l in 0..{0} {{ d[l] = 0:i32 }} }}", t)),
+      entry("dot", "compute", R"({"x": "inp", "w": "wgt", "d": "acc"})", "",
+            fmt::format(
+                "dot(x: i8[{0}], w: i8[{0},{0}]) -> (d: i32[{0}]) {{ for o in 0..{0} {{ for k in 0..{0} {{ d[o] = "
+                "d[o] + cast:i32(x[k]) * cast:i32(w[o, k]) }} }} }}",
+                t)),
+      entry("shift", "compute", R"({"s": "acc", "d": "acc"})", R"("immediates": {"bits": [0, 31]}, )",
+            fmt::format(
+                "shift<bits>(s: i32[{0}]) -> (d: i32[{0}]) {{ for l in 0..{0} {{ d[l] = shr(s[l], cast:i32(bits)) "
+                "}} }}",
+                t)),
+      entry("out", "store", R"({"s": "acc", "d": "dram"})", "",
+            fmt::format("out(s: i32[{0}]) -> (d: i8[{0}]) {{ for l in 0..{0} {{ d[l] = cast:i8(s[l]) }} }}", t))};
+  return fmt::format(
+      R"({{"name": "unit", "clock_mhz": 100, "dram": {{"bytes_per_cycle": 4, "latency": 20, "burst": 32}},
+        "fetch": {{"cycles": 1, "queue_depth": 8}},
+        "memories": [{{"name": "inp", "bytes": {0}, "element": {3}}}, {{"name": "wgt", "bytes": {1}, "element": {4}}},
+                     {{"name": "acc", "bytes": {2}, "element": {5}}}],
+        "queues": ["load", "compute", "store"], "instructions": [{6}]}})",
+      inp / tile * tile, wgt / (tile * tile) * (tile * tile), acc / (4 * tile) * (4 * tile), tile, tile * tile,
+      4 * tile, fmt::join(entries, ",\n"));
+}
+
+struct Layer {
+  int in, out, size, kernel, stride, pad, tile;
+  int result() const { return (size + 2 * pad - kernel) / stride + 1; }
+};
+
+std::string loops_of(const Layer& c) {
+  const int padded = c.size + 2 * c.pad, last = c.size - 1 + c.pad;
+  return fmt::format(
+      R"(kernel @conv(x: i8[{ci},{hw},{hw},{t}], w: i8[{co},{ci},{k},{k},{t},{t}]) -> (y: i8[{co},{r},{r},{t}]) {{
+  alloc p: i8[{ci},{hp},{hp},{t}] local
+  for pc in 0..{ci} {{ for ph in 0..{hp} {{ for pw in 0..{hp} {{ for pl in 0..{t} {{
+    p[pc, ph, pw, pl] = select((({pad} <= ph) & (ph <= {last})) & (({pad} <= pw) & (pw <= {last})), x[pc, ph - {pad}, pw - {pad}, pl], 0:i8)
+  }} }} }} }}
+  alloc s: i32[{co},{r},{r},{t}] local
+  for o in 0..{co} {{ for h in 0..{r} {{ for v in 0..{r} {{ for l in 0..{t} {{
+    s[o, h, v, l] = 0:i32
+    for c in 0..{ci} {{ for kh in 0..{k} {{ for kw in 0..{k} {{ for i in 0..{t} {{
+      s[o, h, v, l] = s[o, h, v, l] + cast:i32(p[c, h * {st} + kh, v * {st} + kw, i]) * cast:i32(w[o, c, kh, kw, l, i])
+    }} }} }} }}
+  }} }} }} }}
+  alloc q: i32[{co},{r},{r},{t}] local
+  for qo in 0..{co} {{ for qh in 0..{r} {{ for qv in 0..{r} {{ for ql in 0..{t} {{
+    q[qo, qh, qv, ql] = shr(s[qo, qh, qv, ql], 6:i32) }} }} }} }}
+  for yo in 0..{co} {{ for yh in 0..{r} {{ for yv in 0..{r} {{ for yl in 0..{t} {{
+    y[yo, yh, yv, yl] = cast:i8(q[yo, yh, yv, yl]) }} }} }} }}
+}}
+)",
+      fmt::arg("ci", c.in), fmt::arg("co", c.out), fmt::arg("hw", c.size), fmt::arg("hp", padded),
+      fmt::arg("t", c.tile), fmt::arg("k", c.kernel), fmt::arg("pad", c.pad), fmt::arg("last", last),
+      fmt::arg("r", c.result()), fmt::arg("st", c.stride));
+}
+
+std::string schedule_of(int rows, int threads, bool by_rows) {
+  return fmt::format(
+             R"(o0, o1 = split(yo, [_, {0}])
+h0, h2, h1 = split(yh, [_, {2}, {1}])
+reorder([o0, h0, {3}, h1, yv, yl])
+compute_at(q, {4})
+compute_at(s, {4})
+decompose_reduction(s, o)
+reorder([c, kh, kw, h, v, l, i])
+w_l = cache_read(w, local)
+compute_at(w_l, c)
+compute_at(p, c)
+tensorize(pl, "unit.in")
+tensorize(w_l_4, "unit.weights")
+tensorize(l_init, "unit.zero")
+tensorize(l, "unit.dot")
+tensorize(ql, "unit.shift")
+tensorize(yl, "unit.out")
+)",
+             by_rows ? 1 : threads, rows, by_rows ? threads : 1, by_rows ? "o1, h2" : "h2, o1", by_rows ? "h2" : "o1") +
+         (threads > 1 ? fmt::format("virtual_thread({})\n", by_rows ? "h2" : "o1") : "");
+}
+
+struct Made {
+  Accelerator unit;
+  LoopProgram original;
+  InstructionStream stream;
+  std::vector<Tensor> segments, want;
+};
+
+LoopProgram scheduled(const Accelerator& unit, const LoopProgram& original, const std::string& text) {
+  Schedule schedule(original, std::nullopt, unit.intrinsics());
+  replay(schedule, parse_trace(text, "test.sched"));
+  schedule.check_finished();
+  return schedule.program();
+}
+
+Tensor random_bytes(Random& random, std::vector<int64_t> dims) {
+  Tensor result(DType::kI8, std::move(dims));
+  for (int8_t& v : result.as_mutable<int8_t>()) v = static_cast<int8_t>(random());
+  return result;
+}
+
+std::vector<Tensor*> pointers(std::vector<Tensor>& tensors) {
+  std::vector<Tensor*> result;
+  for (Tensor& tensor : tensors) result.push_back(&tensor);
+  return result;
+}
+
+Made make(Random& random, const Layer& layer, int loops, int rows, int threads, bool by_rows) {
+  Made made;
+  made.unit = read_accelerator(description(layer.tile, loops, 1 << 15, 1 << 15, 1 << 16), "test.json");
+  made.original = parse_loop_programs(loops_of(layer))[0];
+  made.stream = expand(made.unit, scheduled(made.unit, made.original, schedule_of(rows, threads, by_rows)));
+  order_by_need(made.unit, made.stream);
+  place_tokens(made.unit, made.stream);
+  made.segments = {random_bytes(random, {layer.in, layer.size, layer.size, layer.tile}),
+                   random_bytes(random, {layer.out, layer.in, layer.kernel, layer.kernel, layer.tile, layer.tile}),
+                   Tensor(DType::kI8, {layer.out, layer.result(), layer.result(), layer.tile})};
+  made.want = made.segments;
+  interpret(made.original, std::span<Tensor* const>(pointers(made.want)));
+  return made;
+}
+
+Made make_random(Random& random) {
+  Layer layer{};
+  do {
+    const int kernel = pick(random, {1, 2, 3});
+    layer = {pick(random, {1, 2, 3}), 2 * pick(random, {1, 2}),      pick(random, {4, 5, 6, 8}), kernel,
+             pick(random, {1, 2}),    pick(random, {0, kernel / 2}), pick(random, {2, 4, 8})};
+  } while (layer.result() < 2 || layer.result() % 2);
+  const int threads = pick(random, {1, 2});
+  const int rows = pick(random, {1, layer.result() / 2});
+  return make(random, layer, pick(random, {1, 2, 3, 5}), rows, threads, pick(random, {0, 1}));
+}
+
+Tensor result_of(const Made& made, const std::vector<StreamInstruction>& instructions) {
+  std::vector<Tensor> segments = made.segments;
+  segments.back() = Tensor(DType::kI8, made.want.back().dims());
+  run_stream(made.unit, instructions, pointers(segments));
+  return segments.back();
+}
+
+bool equal(const Tensor& a, const Tensor& b) { return a.content_hash() == b.content_hash(); }
+
+// The instructions in an order that queues which race might finish in.
+std::vector<StreamInstruction> raced(Random& random, const Accelerator& unit, const InstructionStream& stream) {
+  const size_t queues = unit.queues.size();
+  std::vector<std::vector<const StreamInstruction*>> of_queue(queues);
+  for (const StreamInstruction& i : stream.instructions)
+    of_queue[static_cast<size_t>(unit.instructions[static_cast<size_t>(i.kind)].queue)].push_back(&i);
+  std::vector<size_t> next(queues, 0);
+  std::vector<std::vector<int>> tokens(queues, std::vector<int>(queues, 0));
+  std::vector<StreamInstruction> order;
+  while (order.size() < stream.instructions.size()) {
+    std::vector<size_t> ready;
+    for (size_t q = 0; q < queues; ++q) {
+      if (next[q] == of_queue[q].size()) continue;
+      bool has_all = true;
+      for (size_t other = 0; other < queues; ++other)
+        has_all = has_all && (!(of_queue[q][next[q]]->waits >> other & 1) || tokens[other][q] > 0);
+      if (has_all) ready.push_back(q);
+    }
+    if (ready.empty()) return {};
+    const size_t q = ready[std::uniform_int_distribution<size_t>(0, ready.size() - 1)(random)];
+    const StreamInstruction& i = *of_queue[q][next[q]++];
+    for (size_t other = 0; other < queues; ++other) {
+      if (i.waits >> other & 1) --tokens[other][q];
+      if (i.signals >> other & 1) ++tokens[q][other];
+    }
+    order.push_back(i);
+  }
+  return order;
+}
+
+TEST(Accelerator, StreamsComputeWhatTheLoopsDo) {
+  Random random(1);
+  for (int round = 0; round < 40; ++round) {
+    SCOPED_TRACE(fmt::format("round {}", round));
+    const Made made = make_random(random);
+    EXPECT_THAT(check_stream(made.unit, made.stream), testing::IsEmpty()) << print(made.unit, made.stream);
+    const std::vector<StreamInstruction> decoded = decode(made.unit, encode(made.unit, made.stream));
+    ASSERT_EQ(decoded, made.stream.instructions);
+    EXPECT_TRUE(equal(result_of(made, decoded), made.want.back()));
+    for (int race = 0; race < 3; ++race) {
+      const auto order = raced(random, made.unit, made.stream);
+      ASSERT_EQ(order.size(), made.stream.instructions.size());
+      EXPECT_TRUE(equal(result_of(made, order), made.want.back()));
+    }
+  }
+}
+
+TEST(Accelerator, CyclesAreThoseOfTheBusiestQueueAtLeast) {
+  Random random(2);
+  for (int round = 0; round < 20; ++round) {
+    const Made made = make_random(random);
+    const SimulatedRun run = simulate(made.unit, made.stream);
+    ASSERT_EQ(run.problem, "");
+    int64_t sum = 0;
+    for (const SimulatedQueue& queue : run.queues) {
+      EXPECT_LE(queue.busy, run.cycles);
+      sum += queue.busy;
+    }
+    EXPECT_GE(run.cycles, run.dram_busy);
+    EXPECT_LE(run.utilisation(), 1);
+    // With a token from each instruction to the next, nothing runs beside anything.
+    InstructionStream serial = made.stream;
+    for (size_t i = 0; i < serial.instructions.size(); ++i) {
+      serial.instructions[i].waits = serial.instructions[i].signals = 0;
+      const auto queue = [&](size_t n) {
+        return static_cast<uint32_t>(made.unit.instructions[static_cast<size_t>(serial.instructions[n].kind)].queue);
+      };
+      if (i == 0 || queue(i) == queue(i - 1)) continue;
+      serial.instructions[i].waits = 1u << queue(i - 1);
+      serial.instructions[i - 1].signals |= 1u << queue(i);
+    }
+    EXPECT_THAT(check_stream(made.unit, serial), testing::IsEmpty());
+    const SimulatedRun slow = simulate(made.unit, serial);
+    EXPECT_GE(slow.cycles, sum - 1);
+    EXPECT_GE(slow.cycles, run.cycles);
+  }
+}
+
+// Virtual threads hide what loads take.
+TEST(Accelerator, VirtualThreadsHideLatency) {
+  Random random(3);
+  const Layer layer{4, 2, 16, 3, 1, 1, 4};
+  const Made one = make(random, layer, 5, 8, 1, false), two = make(random, layer, 5, 8, 2, false);
+  const SimulatedRun without = simulate(one.unit, one.stream), with = simulate(two.unit, two.stream);
+  EXPECT_EQ(without.multiply_adds, with.multiply_adds);
+  EXPECT_LT(static_cast<double>(with.cycles), 0.9 * static_cast<double>(without.cycles));
+}
+
+TEST(Accelerator, PlantedFaultsAreFound) {
+  Random random(4);
+  int tokens = 0, others = 0;
+  for (int round = 0; round < 30; ++round) {
+    const Made made = make_random(random);
+    std::vector<std::pair<std::string, InstructionStream>> faults;
+    const auto some = [&](auto changes) {  // an instruction that the change changes
+      std::vector<InstructionStream> all;
+      for (size_t i = 0; i < made.stream.instructions.size(); ++i) {
+        InstructionStream copy = made.stream;
+        if (changes(copy.instructions[i], made.unit.instructions[static_cast<size_t>(copy.instructions[i].kind)]))
+          all.push_back(std::move(copy));
+      }
+      if (all.empty()) return std::optional<InstructionStream>();
+      return std::optional(all[std::uniform_int_distribution<size_t>(0, all.size() - 1)(random)]);
+    };
+    const auto plant = [&](const char* what, auto changes) {
+      if (auto stream = some(changes)) faults.emplace_back(what, std::move(*stream));
+    };
+    plant("a token that is not waited for", [](StreamInstruction& i, const UnitInstruction&) {
+      if (!i.waits) return false;
+      i.waits &= i.waits - 1;
+      return true;
+    });
+    plant("a token that is not given", [](StreamInstruction& i, const UnitInstruction&) {
+      if (!i.signals) return false;
+      i.signals &= i.signals - 1;
+      return true;
+    });
+    plant("a token too many", [&](StreamInstruction& i, const UnitInstruction& kind) {
+      const uint32_t bit = 1u << (static_cast<size_t>(kind.queue + 1) % made.unit.queues.size());
+      if (i.signals & bit) return false;
+      i.signals |= bit;
+      return true;
+    });
+    const size_t of_tokens = faults.size();
+    plant("a weight off by one", [](StreamInstruction& i, const UnitInstruction& kind) {
+      if (kind.name != "dot") return false;
+      i.operands[1].base += core_bytes(kind, 1);
+      return true;
+    });
+    plant("a pad too wide", [](StreamInstruction& i, const UnitInstruction& kind) {
+      if (kind.name != "in" || i.operands[0].inside.back().second < 2) return false;
+      --i.operands[0].inside.back().second;
+      return true;
+    });
+    plant("a shift by one more", [](StreamInstruction& i, const UnitInstruction& kind) {
+      if (kind.name != "shift") return false;
+      ++i.immediates[0];
+      return true;
+    });
+    plant("a step less", [](StreamInstruction& i, const UnitInstruction& kind) {
+      if (kind.name != "out" || i.extents.back() < 2) return false;
+      --i.extents.back();
+      return true;
+    });
+    for (size_t f = 0; f < faults.size(); ++f) {
+      const auto& [what, stream] = faults[f];
+      bool found = !check_stream(made.unit, stream).empty();
+      if (f < of_tokens) {
+        EXPECT_TRUE(found) << what << "\n" << print(made.unit, stream);
+        ++tokens;
+        continue;
+      }
+      if (!found) found = !equal(result_of(made, stream.instructions), made.want.back());
+      EXPECT_TRUE(found) << what << "\n" << print(made.unit, stream);
+      ++others;
+    }
+  }
+  EXPECT_GT(tokens, 60);
+  EXPECT_GT(others, 60);
+}
+
+std::string error_of(const std::function<void()>& run) {
+  try {
+    run();
+  } catch (const UserError& error) {
+    return error.what();
+  }
+  return "";
+}
+
+TEST(Accelerator, WhatDoesNotFitIsSaid) {
+  const Layer layer{2, 2, 8, 3, 1, 1, 4};
+  const LoopProgram original = parse_loop_programs(loops_of(layer))[0];
+  const auto expanded = [&](const std::string& text, const std::string& schedule) {
+    return error_of([&] {
+      const Accelerator unit = read_accelerator(text, "test.json");
+      expand(unit, scheduled(unit, original, schedule));
+    });
+  };
+  const std::string whole = schedule_of(8, 1, false);
+  EXPECT_THAT(expanded(description(4, 5, 1 << 15, 1 << 15, 512), whole),
+              testing::AllOf(HasSubstr("TSR-3504"), HasSubstr("memory 'acc' has 512 bytes, and s (1024) need 1024")));
+  EXPECT_EQ(expanded(description(4, 5, 1 << 15, 1 << 15, 2048), whole), "");
+  std::string without = whole;
+  without.erase(without.find("tensorize(ql"), std::string("tensorize(ql, \"unit.shift\")\n").size());
+  EXPECT_THAT(expanded(description(4, 5, 1 << 15, 1 << 15, 1 << 15), without),
+              testing::AllOf(HasSubstr("TSR-3502"), HasSubstr("is no instruction of unit")));
+  EXPECT_THAT(error_of([&] {
+                const Accelerator unit = read_accelerator(description(4, 5, 1 << 15, 1 << 15, 1 << 15), "test.json");
+                InstructionStream stream = expand(unit, scheduled(unit, original, whole));
+                stream.instructions[0].extents[0] = 5000;
+                encode(unit, stream);
+              }),
+              testing::AllOf(HasSubstr("TSR-3506"), HasSubstr("is 5000, and its field has 10 bits")));
+  EXPECT_THAT(error_of([&] {
+                const Accelerator unit = read_accelerator(description(4, 5, 1 << 15, 1 << 15, 1 << 15), "test.json");
+                decode(unit, {~uint64_t{0}});
+              }),
+              HasSubstr("TSR-3507"));
+}
+
+TEST(Accelerator, BadDescriptions) {
+  const std::string good = description(4, 3, 4096, 4096, 4096);
+  const auto with = [&](const std::string& from, const std::string& to) {
+    std::string text = good;
+    const size_t at = text.find(from);
+    EXPECT_NE(at, std::string::npos) << from;
+    text.replace(at, from.size(), to);
+    return error_of([&] { read_accelerator(text, "test.json"); });
+  };
+  EXPECT_EQ(with("unit", "unit"), "");
+  EXPECT_THAT(error_of([] { read_accelerator("{", "test.json"); }), HasSubstr("TSR-3501"));
+  EXPECT_THAT(error_of([] { read_accelerator("[]", "test.json"); }), HasSubstr("TSR-3501"));
+  EXPECT_THAT(with("\"clock_mhz\": 100", "\"clock_mhz\": 0"), HasSubstr("clock_mhz"));
+  EXPECT_THAT(with("\"latency\"", "\"latencies\""), HasSubstr("dram has 'latencies'"));
+  EXPECT_THAT(with("\"queue\": \"load\"", "\"queue\": \"lode\""), HasSubstr("is in no queue"));
+  EXPECT_THAT(with("\"d\": \"inp\"", "\"d\": \"wgt2\""), HasSubstr("operand 'd' of instruction 'in' is in no memory"));
+  EXPECT_THAT(with("\"d\": \"inp\"", "\"d\": \"dram\""), HasSubstr("2 operands in DRAM"));
+  EXPECT_THAT(with("n0 *", "n9 *"), HasSubstr("TSR-31"));
+  EXPECT_THAT(with("cast:i8(s[l])", "cast:i8(s[l]"), HasSubstr("TSR-3"));
+  EXPECT_THAT(with("\"immediates\": {\"bits\": [0, 31]}", "\"immediates\": {}"), HasSubstr("has no range"));
+  EXPECT_THAT(with("\"name\": \"wgt\"", "\"name\": \"inp\""), HasSubstr("a second memory 'inp'"));
+}
+
+}  // namespace
+}  // namespace tessera

@@ -1,0 +1,266 @@
+// Shardings: their text, moves between all pairs of them, factors of nodes, and random graphs whose local graphs, run
+// side by side, give what the whole graph gives.
+#include <algorithm>
+#include <cmath>
+#include <random>
+
+#include <fmt/format.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "dist/factors.h"
+#include "dist/localize.h"
+#include "dist/propagate.h"
+#include "dist/redistribute.h"
+#include "graph/parser.h"
+#include "graph/verify.h"
+#include "interp/graph_interp.h"
+#include "interp/ranks.h"
+#include "ops/op_table.h"
+#include "random_graph.h"
+#include "support/error.h"
+
+namespace tessera {
+namespace {
+
+using testing::HasSubstr;
+
+Mesh mesh_of(const char* text) {
+  Mesh mesh;
+  EXPECT_EQ(parse_mesh(text, mesh), "");
+  return mesh;
+}
+
+Sharding sharding_of(const char* text, const Mesh& mesh) {
+  Sharding sharding;
+  EXPECT_EQ(parse_sharding(text, mesh, sharding), "") << text;
+  return sharding;
+}
+
+TEST(Mesh, RanksAndGroups) {
+  const Mesh mesh = mesh_of("data=2,model=3");
+  EXPECT_EQ(mesh.ranks(), 6);
+  EXPECT_EQ(mesh.place_of(4), (std::vector<int64_t>{1, 1}));
+  for (int64_t r = 0; r < 6; ++r) EXPECT_EQ(mesh.rank_at(mesh.place_of(r)), r);
+  EXPECT_EQ(mesh.group_of(4, {"data"}), (std::vector<int64_t>{1, 4}));
+  EXPECT_EQ(mesh.group_of(4, {"model"}), (std::vector<int64_t>{3, 4, 5}));
+  EXPECT_EQ(mesh.group_of(4, {"model", "data"}), (std::vector<int64_t>{0, 3, 1, 4, 2, 5}));
+}
+
+TEST(Sharding, Text) {
+  const Mesh mesh = mesh_of("data=2,model=4");
+  for (const char* text : {"@{}", "@{_}", "@{data,_}", "@{_,model,data}", "@{data.model,_}", "@{_,_}+sum(model)",
+                           "@{data}+max(model)", "@{}+min(data)+prod(model)"})
+    EXPECT_EQ(sharding_of(text, mesh).to_string(), text);
+  const auto wrong = [&](const char* text) {
+    Sharding sharding;
+    return parse_sharding(text, mesh, sharding);
+  };
+  EXPECT_EQ(wrong("{data}"), "it does not begin with '@{'");
+  EXPECT_EQ(wrong("@{data"), "there is no '}'");
+  EXPECT_EQ(wrong("@{rows}"), "the mesh data=2,model=4 has no axis 'rows'");
+  EXPECT_EQ(wrong("@{data,data}"), "axis 'data' stands twice");
+  EXPECT_EQ(wrong("@{data}+sum(data)"), "axis 'data' stands twice");
+  EXPECT_EQ(wrong("@{_}+mean(data)"), "behind '+' stands none of sum(AXIS), prod(AXIS), min(AXIS), max(AXIS)");
+  EXPECT_EQ(wrong("@{_}x"), "'x' is left over");
+  EXPECT_EQ(check_sharding(sharding_of("@{_,model}", mesh), {3, 6}, mesh), "dimension 1 of 6 is not cut evenly in 4");
+  EXPECT_EQ(check_sharding(sharding_of("@{_}", mesh), {3, 6}, mesh), "1 dimensions for a tensor of 2");
+  const Sharding both = sharding_of("@{data.model,_}", mesh);
+  EXPECT_EQ(local_dims(both, {16, 3}, mesh), (std::vector<int64_t>{2, 3}));
+  EXPECT_EQ(local_begin(both, {16, 3}, mesh, 6), (std::vector<int64_t>{12, 0}));
+}
+
+// All shardings of a matrix over a mesh, one mesh axis a dimension.
+std::vector<Sharding> all_shardings(const Mesh& mesh, bool with_partial) {
+  std::vector<Sharding> found;
+  const auto ways = static_cast<int64_t>(std::pow(4, mesh.axes.size()));
+  for (int64_t way = 0; way < ways; ++way) {
+    Sharding s = Sharding::replicated(2);
+    int64_t rest = way;
+    bool fits = true;
+    for (const MeshAxis& axis : mesh.axes) {
+      if (rest % 4 == 1 || rest % 4 == 2) s.dims[static_cast<size_t>(rest % 4 - 1)].push_back(axis.name);
+      if (rest % 4 == 3) s.partial.push_back({axis.name, CollectiveCombiner::kSum});
+      rest /= 4;
+    }
+    for (const auto& dim : s.dims) fits = fits && dim.size() <= 1;
+    if (fits && (with_partial || s.partial.empty())) found.push_back(s);
+  }
+  return found;
+}
+
+TEST(Redistribution, ReachesEverySharding) {
+  for (const char* text : {"a=2", "a=2,b=2", "a=2,b=4", "a=2,b=2,c=2"}) {
+    const Mesh mesh = mesh_of(text);
+    for (const Sharding& from : all_shardings(mesh, true))
+      for (const Sharding& to : all_shardings(mesh, false)) {
+        Sharding now = from;
+        for (const Move& move : moves_between(from, to)) {
+          now = after_move(now, move);
+          for (const auto& dim : now.dims) EXPECT_LE(dim.size(), 1u);
+        }
+        EXPECT_EQ(now, to) << from.to_string() << " -> " << to.to_string();
+      }
+  }
+}
+
+Graph parse(const std::string& text) { return parse_graph(text, standard_ops()); }
+
+std::string factors_text(const std::string& text) {
+  const Graph graph = parse(text);
+  const auto factors = factors_of(graph, graph.nodes().back());
+  if (!factors) return "none";
+  std::string result;
+  for (const Factor& f : factors->factors)
+    result += fmt::format("{} {} -> {} [{}]{}\n", f.name, f.extent, f.result_dim, fmt::join(f.operand_dims, " "),
+                          f.refused.empty() ? "" : " " + f.refused);
+  return result;
+}
+
+TEST(Factors, FollowFromBodies) {
+  EXPECT_EQ(
+      factors_text("graph @main(%x: f32[4,6], %w: f32[6,8]) -> (%y: f32[4,8]) {\n  %y = matmul(%x, %w) : f32[4,8]\n}"),
+      "i0 4 -> 0 [0 -1]\ni1 8 -> 1 [-1 1]\nk 6 -> -1 [1 0]\n");
+  EXPECT_EQ(
+      factors_text(
+          "graph @main(%x: f32[4,6]) -> (%y: f32[4,2,3]) {\n  %y = reshape(%x) {shape = [4, 2, 3]} : f32[4,2,3]\n}"),
+      "i0 4 -> 0 [0]\ni1 2 -> 1 [1]\n");
+  EXPECT_EQ(
+      factors_text("graph @main(%x: f32[1,4,6]) -> (%y: f32[24]) {\n  %y = reshape(%x) {shape = [24]} : f32[24]\n}"),
+      "i0 4 -> 0 [1]\n");
+  EXPECT_EQ(
+      factors_text("graph @main(%x: f32[4,6]) -> (%y: f32[6]) {\n  %y = reduce(%x) {axes = [0], keepdims = false, "
+                   "kind = \"max\"} : f32[6]\n}"),
+      "i0 6 -> 0 [1]\nr0 4 -> -1 [0]\n");
+  EXPECT_THAT(factors_text("graph @main() -> (%y: i64[4,6]) {\n  %y = iota() {axis = 1, dtype = i64, shape = [4, 6]} : "
+                           "i64[4,6]\n}"),
+              HasSubstr("i1 6 -> 1 [] what is computed depends on the place along it"));
+}
+
+constexpr const char* kMlp = R"(graph @mlp(%x: f32[8,16]) -> (%y: f32[8,16]) {
+  %w1 = constant {value = splat<f32[16,64] 0.5>} : f32[16,64]
+  %w2 = constant {value = splat<f32[64,16] 0.25>} : f32[64,16]
+  %zero = constant {value = dense<f32[] 0>} : f32[]
+  %h = matmul(%x, %w1) : f32[8,64]
+  %g = max(%h, %zero) : f32[8,64]
+  %p = matmul(%g, %w2) : f32[8,16]
+  %y = add(%p, %x) : f32[8,16]
+}
+)";
+
+// Columns, then rows: one sum.
+TEST(Propagation, APerceptronOfTwoLayers) {
+  const Graph graph = parse(kMlp);
+  const Mesh mesh = mesh_of("data=2,model=2");
+  const ShardingPlan plan = propagate(graph, mesh, {{"x", sharding_of("@{data,_}", mesh)}}, {});
+  EXPECT_EQ(plan_text(graph, plan), R"(mesh data=2,model=2
+input %x: f32[8,16]@{data,_}
+%w1: f32[16,64]@{_,model} = constant()
+%w2: f32[64,16]@{model,_} = constant()
+%zero: f32[]@{} = constant()
+%h: f32[8,64]@{data,model} = matmul(%x, %w1)
+%g: f32[8,64]@{data,model} = max(%h, %zero)
+%p: f32[8,16]@{data,_}+sum(model) = matmul(%g, %w2)
+  all_reduce %p over model: @{data,_}, 256 bytes
+%y: f32[8,16]@{data,_} = add(%p, %x)
+  all_gather %y over data: @{_,_}, 256 bytes
+output %y
+)");
+}
+
+std::string refusal(const std::string& name, const char* sharding) {
+  const Mesh mesh = mesh_of("data=2,model=3");
+  try {
+    propagate(parse(kMlp), mesh, {{name, sharding_of(sharding, mesh)}}, {});
+  } catch (const UserError& error) {
+    return error.what();
+  }
+  return "";
+}
+
+TEST(Propagation, PinsThatDoNotFit) {
+  EXPECT_THAT(refusal("h", "@{data,_}"), HasSubstr("TSR-2110: 'h' is to be sharded, and is no input or constant\n"
+                                                   "  legal: x, w1, w2"));
+  EXPECT_THAT(refusal("x", "@{model,_}"),
+              HasSubstr("TSR-2110: @{model,_}: dimension 0 of 8 is not cut evenly in 3 for 'x', which is f32[8,16]"));
+  EXPECT_THAT(refusal("x", "@{_,_}+sum(data)"), HasSubstr("TSR-2110: @{_,_}+sum(data) for 'x', which is f32[8,16]"));
+}
+
+void expect_ranks_agree(const Graph& graph, const Mesh& mesh, const Pins& pins, uint64_t seed, int64_t* cut) {
+  const ShardingPlan plan = propagate(graph, mesh, pins, {});
+  std::vector<Graph> graphs;
+  for (int64_t r = 0; r < mesh.ranks(); ++r) {
+    graphs.push_back(localize(graph, plan, r, standard_ops()));
+    ASSERT_THAT(verify(graphs.back()), testing::IsEmpty()) << plan_text(graph, plan);
+  }
+  for (const Sharding& s : plan.values) *cut += s.is_replicated() ? 0 : 1;
+  const std::vector<Tensor> inputs = random_inputs(graph, seed);
+  const std::vector<std::vector<Tensor>> got =
+      evaluate_ranks(graphs, std::vector<std::vector<Tensor>>(graphs.size(), inputs));
+  const std::vector<Tensor> want = GraphInterpreter().evaluate(graph, inputs);
+  for (size_t r = 0; r < got.size(); ++r)
+    for (size_t o = 0; o < want.size(); ++o) {
+      ASSERT_EQ(got[r][o].dims(), want[o].dims());
+      double largest = 1e-6;
+      for (int64_t i = 0; i < want[o].num_elements(); ++i) largest = std::max(largest, std::abs(want[o].get_double(i)));
+      for (int64_t i = 0; i < want[o].num_elements(); ++i)
+        ASSERT_NEAR(got[r][o].get_double(i), want[o].get_double(i), 1e-4 * largest)
+            << "rank " << r << ", output " << o << "\n"
+            << plan_text(graph, plan);
+    }
+}
+
+// Of an input or a constant: a random sharding that fits it.
+Sharding random_sharding(const std::vector<int64_t>& dims, const Mesh& mesh, std::mt19937& random) {
+  Sharding s = Sharding::replicated(dims.size());
+  for (const MeshAxis& axis : mesh.axes) {
+    if (dims.empty() || random() % 3 == 0) continue;
+    const size_t d = random() % dims.size();
+    if (s.dims[d].empty() && dims[d] % axis.extent == 0) s.dims[d].push_back(axis.name);
+  }
+  return s;
+}
+
+TEST(Ranks, RandomGraphsAndShardingsAgreeWithTheWholeGraph) {
+  int64_t cut = 0;
+  for (uint64_t seed = 1; seed <= 80; ++seed) {
+    const Graph graph = random_graph(seed, 8);
+    std::mt19937 random(static_cast<unsigned>(seed));
+    const Mesh mesh = mesh_of(seed % 3 == 0 ? "a=2" : seed % 3 == 1 ? "a=2,b=2" : "a=4,b=2");
+    Pins pins;
+    for (size_t v = 0; v < graph.values().size(); ++v) {
+      const auto value = static_cast<ValueId>(v);
+      const Node* producer = graph.producer(value);
+      if ((producer && producer->op->kind != OpKind::kConstant) || random() % 3 == 0) continue;
+      pins[graph.value(value).name] = random_sharding(*static_dims(graph.type(value).shape), mesh, random);
+    }
+    SCOPED_TRACE(seed);
+    expect_ranks_agree(graph, mesh, pins, seed, &cut);
+    if (HasFatalFailure()) return;
+  }
+  EXPECT_GT(cut, 300);  // the test is of something
+}
+
+TEST(Ranks, AllMovesOfAMatrix) {
+  const Graph graph = parse("graph @main(%x: f32[8,16]) -> (%y: f32[8,16]) {\n  %y = add(%x, %x) : f32[8,16]\n}");
+  for (const char* text : {"a=2,b=2", "a=2,b=4"}) {
+    const Mesh mesh = mesh_of(text);
+    for (const Sharding& from : all_shardings(mesh, false))
+      for (const Sharding& to : all_shardings(mesh, false)) {
+        ShardingPlan plan = propagate(graph, mesh, {{"x", from}}, {});
+        plan.nodes[0].operands = {to, to};
+        plan.nodes[0].results = {to};
+        plan.values[static_cast<size_t>(graph.outputs[0])] = to;
+        std::vector<Graph> graphs;
+        for (int64_t r = 0; r < mesh.ranks(); ++r) graphs.push_back(localize(graph, plan, r, standard_ops()));
+        const std::vector<Tensor> inputs = random_inputs(graph, 3);
+        const auto got = evaluate_ranks(graphs, std::vector<std::vector<Tensor>>(graphs.size(), inputs));
+        for (const std::vector<Tensor>& outputs : got)
+          for (int64_t i = 0; i < 128; ++i)
+            ASSERT_EQ(outputs[0].get_double(i), 2 * inputs[0].get_double(i)) << from.to_string() << to.to_string();
+      }
+  }
+}
+
+}  // namespace
+}  // namespace tessera

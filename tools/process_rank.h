@@ -1,0 +1,22 @@
+// Which of several processes of one run this is, as whoever started them says in the environment.
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+namespace tessera {
+
+struct ProcessRank {
+  int64_t rank = 0, ranks = 1;
+  bool is_first() const { return rank == 0; }
+};
+
+// Of Open MPI's mpirun (OMPI_COMM_WORLD_RANK and _SIZE) or MPICH's (PMI_RANK and PMI_SIZE); one process alone without.
+// UserError TSR-6250 where they are no such numbers.
+ProcessRank process_rank();
+
+// The file of this process's graph, where `path` is a folder that `tessera parallelize` wrote; else `path`. UserError
+// TSR-6251 for a plan for another number of processes.
+std::string model_of_rank(const std::string& path);
+
+}  // namespace tessera
