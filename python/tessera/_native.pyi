@@ -132,6 +132,14 @@ def compile(model: object, folder: str, name: str, target: str, precision: str, 
 def compile_to_file(model: object, folder: str, name: str, path: str, target: str, precision: str, fp32: str, numerics: str, opt_level: int, threads: int, dims: Mapping[str, Sequence[int]], shapes: Mapping[str, Sequence[int]], disabled_passes: Set[str], kernels: Sequence[str], places: Sequence[str], cancel: CancelFlag) -> None:
     """Compiles to a module file."""
 
+def refused_aten_nodes(program: bytes, dims: Mapping[str, Sequence[int]]) -> list[tuple[str, str, str]]:
+    """
+    Name, operator and reason of each node of a .pt2 program that would not be imported.
+    """
+
+def aten_operators() -> list[str]:
+    """The operators of .pt2 programs that are read in some form: 'aten.add'."""
+
 def border(model: object, folder: str, name: str) -> tuple[list[tuple[str, int, list[int] | None, list[str]]], list[tuple[str, int, list[int] | None, list[str]]]]:
     """
     What a model declares: name, dtype number (-1: no tensor), dims (-1: open) and names of open dims of each input, and of each output.

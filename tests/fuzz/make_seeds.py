@@ -8,10 +8,12 @@ that TESSERA compiles, and a whole module without code.
 seeds/onnx: for each set of operators the smallest of the models that tests/python builds, and the models with strings,
 sequences, optionals and maps. seeds/onnx_json: those of them that have fields which others lack, as JSON.
 seeds/tflite: one operator each, of f32 and of bytes.
+seeds/pt2: a layer, of fixed and of open sizes, as an archive and as JSON.
 seeds/{graph,loop,program}_text: what TESSERA makes of some of them, with the optimiser off and on, where that is short.
 dictionaries/: the words of all these."""
 import argparse
 import contextlib
+import json
 import lzma
 import pathlib
 import re
@@ -30,6 +32,7 @@ sys.path.insert(0, str(HERE.parent / "python"))
 import check_structures  # noqa: E402
 import gguf_models  # noqa: E402
 import make_onnx_cases  # noqa: E402
+import pt2_support  # noqa: E402
 import tflite_operators_test as tflite  # noqa: E402
 
 LARGEST_MODEL, LARGEST_TEXT = 700, 1500
@@ -247,6 +250,30 @@ def write_tflite():
             (folder / f"{number:02}_{np.dtype(dtype).name}.tflite").write_bytes(case.builder.bytes())
 
 
+def write_pt2():
+    folder = empty(HERE / "seeds/pt2")
+    for name, program in (("fixed", pt2_support.dense_layer()), ("open", pt2_support.dense_layer("n"))):
+        (folder / f"{name}.pt2").write_bytes(program.bytes())
+        (folder / f"{name}.json").write_text(json.dumps(program.document()))
+    program = pt2_support.dense_layer()
+    shapes = {"as_ints": [-1, 2]}
+    program.node("view.default", "view", "float32", [4, 2], self=pt2_support.tensor("relu"), size=shapes)
+    program.node("permute.default", "permute", "float32", [2, 4], self=pt2_support.tensor("view"), dims={"as_ints": [1, 0]})
+    program.node("sum.dim_IntList", "sum_1", "float32", [2], self=pt2_support.tensor("permute"), dim={"as_ints": [1]})
+    program.node("add_.Tensor", "add_", "float32", [2], self=pt2_support.tensor("sum_1"), other={"as_float": 1.5})
+    program.node("slice.Tensor", "slice_1", "float32", [1], self=pt2_support.tensor("add_"), dim={"as_int": 0}, start={"as_int": 1})
+    program.node("gather.default", "gather", "float32", [1], self=pt2_support.tensor("add_"), dim={"as_int": 0},
+                 index=pt2_support.tensor("i"))
+    program.input("i", "int64", [1])
+    program.outputs.clear()
+    program.output("slice_1")
+    program.output("gather")
+    (folder / "operators.json").write_text(json.dumps(program.document()))
+    words = ["as_tensor", "as_ints", "as_sym_int", "as_none", "torch.ops.aten.add.Tensor", "Symbol('n', integer=True)", "buffer_mutation"]
+    write_dictionary("pt2", words)
+    print(f"pt2: {len(list(folder.iterdir()))} seeds")
+
+
 def write_gguf():
     """A model of every architecture, and one with every kind of blocks."""
     out = empty(HERE / "seeds" / "gguf")
@@ -277,6 +304,7 @@ def main():
     print(f"onnx: {len(models)} seeds")
     write_json(models)
     write_tflite()
+    write_pt2()
     write_texts(args.tessera, models)
     write_expressions()
     write_kernels()

@@ -140,6 +140,10 @@ def check_fallback():
     assert [target for _, target, _ in report.eager] == ["aten.lgamma.default"], report.eager
     assert len(report.regions) >= 1 and report.compiled >= 4, report
     assert "1 x aten.lgamma.default left to PyTorch" in str(report), report
+    # Complex numbers are PyTorch's, and what reads them.
+    compiled(lambda x: torch.fft.fft(x * 2).real.relu() + 1, torch.rand(4, 4), what="complex numbers", allow_eager=True)
+    report = tessera.torch.last_report()
+    assert report.compiled >= 1 and any("complex" in reason for _, _, reason in report.eager), report
     # With gradients all of it is PyTorch's.
     torch._dynamo.reset()
     layer = torch.nn.Linear(3, 2)
@@ -160,6 +164,28 @@ class Counter(torch.nn.Module):
     def forward(self, x):
         self.total.add_(x)
         return self.total * 2
+
+
+def check_changes():
+    """Buffers that the model writes to, and parameters that keep changing."""
+    torch._dynamo.reset()
+    tessera.torch.reset()
+    model, expected = Counter(), Counter()
+    run = torch.compile(model, backend="tessera", dynamic=False)
+    with torch.no_grad():
+        for step in range(1, 4):
+            same(run(torch.ones(3)), expected(torch.ones(3)), f"counter, step {step}")
+            assert torch.equal(model.total, expected.total), step
+    report = tessera.torch.last_report()
+    assert report.recompiled == 0 and report.frozen == 0 and not report.eager, report
+    layer = torch.nn.Linear(3, 2)
+    run = torch.compile(layer, backend="tessera", dynamic=False)
+    with torch.no_grad():
+        for step in range(8):
+            layer.weight.mul_(0.5)
+            same(run(torch.ones(1, 3)), layer(torch.ones(1, 3)), f"another weight, step {step}")
+    report = tessera.torch.last_report()
+    assert report.recompiled == 5 and report.frozen == 0, report
 
 
 def check_pt2(tessera_command):
@@ -227,6 +253,7 @@ def main():
     args = parser.parse_args()
     torch.set_num_threads(1)
     checks = {"operators": check_operators, "resnet": check_resnet, "open_sizes": check_open_sizes, "fallback": check_fallback,
+              "changes": check_changes,
               "pt2": lambda: check_pt2(args.tessera), "transformer": check_transformer,
               "docs": check_docs}
     failed = 0

@@ -23,6 +23,7 @@ from ._report import Region, Report, new_report
 _CARRIED = {torch.bfloat16: (torch.int16, ml_dtypes.bfloat16), torch.float8_e4m3fn: (torch.uint8, ml_dtypes.float8_e4m3fn),
             torch.float8_e5m2: (torch.uint8, ml_dtypes.float8_e5m2)}
 _CARRIER_OF = {np.dtype(numpy): (np.dtype(f"i{np.dtype(numpy).itemsize}"), dtype) for dtype, (_, numpy) in _CARRIED.items()}
+_MOST_CHANGES = 4  # of frozen parameters, each of which compiles the graph again
 _MOST = 8192  # what an open size may be, where nothing bounds it
 
 
@@ -72,7 +73,10 @@ def backend(graph: torch.fx.GraphModule, example_inputs: Sequence[Any], *, mode:
     def compile_inner(inner: torch.fx.GraphModule, _: Sequence[Any]) -> Callable[..., Any]:
         report = new_report()
         placeholders = [node for node in inner.graph.nodes if node.op == "placeholder"]
-        constants = frozen if len(placeholders) == len(example_inputs) else {}
+        constants = {}
+        if len(placeholders) == len(example_inputs):
+            changed = _changed_inputs()
+            constants = {i: x for i, x in frozen.items() if i not in changed}
         with unset_fake_temporarily():  # the parameters are real
             return _Compiled(inner, constants, options, report)
 
@@ -85,6 +89,15 @@ def _is_static(value: Any) -> bool:
     return isinstance(value, torch.Tensor) and value.device.type == "cpu" and (
         isinstance(value, torch.nn.Parameter) or getattr(value, "_dynamo_static_input_type", None) is not None
     )
+
+
+def _changed_inputs() -> set[int]:
+    """Those that the graph writes into: buffers that count or remember."""
+    context = torch._guards.TracingContext.try_get()
+    metadata = context.fw_metadata if context is not None else None
+    if metadata is None:
+        return set()
+    return {i for i, info in enumerate(metadata.input_info) if info.mutates_data or info.mutates_metadata}
 
 
 def _version(tensor: torch.Tensor) -> int:
@@ -113,7 +126,9 @@ class _Compiled:
         for i, _, address, version in self._constants:
             if inputs[i].data_ptr() != address or _version(inputs[i]) != version:
                 self._report.recompiled += 1
-                self._freeze({i: inputs[i] for i, *_ in self._constants})
+                # What changes again and again is no constant.
+                frozen = self._report.recompiled <= _MOST_CHANGES
+                self._freeze({i: inputs[i] for i, *_ in self._constants} if frozen else {})
                 break
         self._report.runs += 1
         values = list(inputs)

@@ -130,7 +130,7 @@ class AtenImporter {
     for (const auto& [name, argument] : node.arguments)
       if (argument.kind != ArgumentKind::kString)
         for (const ArgumentItem& item : argument.items)
-          if (unknown_.contains(item.name)) return leave_out(node);
+          if (unknown_.contains(item.name)) return depend(node, item.name);
     AtenContext context(state_, node);
     builder_.set_loc(node.name);
     const NodeLabel label{node.target, node.name};
@@ -139,6 +139,9 @@ class AtenImporter {
       stand_in(node, context);
     };
     try {
+      for (const std::string& name : context.results())
+        if (const auto type = program_.types.find(name); type != program_.types.end() && !type->second.no_dtype.empty())
+          throw UnsupportedNode{fmt::format("its result has {}", type->second.no_dtype)};
       if (!import_size_node(context, node.target)) {
         const std::string pure = without_writing(node.target);
         const AtenOperator* known = find_operator(pure.empty() ? node.target : pure);
@@ -163,6 +166,12 @@ class AtenImporter {
       failures_.add(label, error.diagnostic(), false);
       refuse(error.diagnostic().message);
     }
+  }
+
+  // What reads a value that nothing can stand for cannot be judged, and is not the program's fault.
+  void depend(const AtenNode& node, const std::string& operand) {
+    refused_.push_back({node.name, node.target, fmt::format("it reads '{}', which is not read", operand)});
+    stand_in(node, AtenContext(state_, node));
   }
 
   // The operand's names stand for the result.
@@ -216,12 +225,6 @@ class AtenImporter {
       if (type) define(name, graph_.add_input(graph_.unique_name(name), *type));
       else unknown_.insert(name);
     }
-  }
-
-  void leave_out(const AtenNode& node) {
-    for (const AtenArgument& output : node.outputs)
-      for (const ArgumentItem& item : output.items)
-        if (!item.name.empty()) unknown_.insert(item.name);
   }
 
   void set_outputs() {

@@ -20,12 +20,11 @@ constexpr int64_t kSchema = 8;
   throw UserError({.id = "TSR-1115", .message = message, .node = {}, .legal = legal, .hint = hint});
 }
 
-nlohmann::json parse(const Pt2Archive& archive, const std::string& name) {
-  const ArchiveEntry entry = archive.read(name);
-  nlohmann::json json = nlohmann::json::parse(entry.bytes.begin(), entry.bytes.end(), nullptr, false);
+nlohmann::json parse(std::string_view text, const std::string& name, const std::string& place) {
+  nlohmann::json json = nlohmann::json::parse(text.begin(), text.end(), nullptr, false);
   if (json.is_discarded())
     throw UserError({.id = "TSR-1114",
-                     .message = fmt::format("{}: {} is no JSON", archive.place(), name),
+                     .message = fmt::format("{}: {} is no JSON", place, name),
                      .node = {},
                      .legal = "a text in JSON",
                      .hint = "save the program again by torch.export.save"});
@@ -63,7 +62,11 @@ void set_dtype(AtenType& type, int64_t number) {
 AtenSize read_size(const JsonPlace& place) {
   const auto [kind, value] = place.choice();
   if (kind == "as_int") return {value.integer()};
-  if (kind == "as_expr") return {0, value.at("expr_str").text()};
+  if (kind == "as_expr") {
+    AtenSize size;
+    size.expr = value.at("expr_str").text();
+    return size;
+  }
   place.fail("as_int or as_expr");
 }
 
@@ -80,37 +83,52 @@ AtenType read_type(const JsonPlace& place) {
   return type;
 }
 
+// Built up step by step: what a place throws while a structure in braces is made would leave g++ 12 to destroy parts of
+// it that do not exist yet.
+AtenArgument one(ArgumentKind kind, ArgumentItem item) {
+  AtenArgument result;
+  result.kind = kind;
+  result.items.push_back(std::move(item));
+  return result;
+}
+ArgumentItem named(const std::string& name) {
+  ArgumentItem item;
+  item.name = name;
+  return item;
+}
+AtenArgument tensor_of(const JsonPlace& place) { return one(ArgumentKind::kTensor, named(place.at("name").text())); }
+
 class ArgumentReader {
  public:
   AtenArgument read(const JsonPlace& place) {
     const auto [kind, value] = place.choice();
     if (kind == "as_none") return {};
-    if (kind == "as_tensor") return {ArgumentKind::kTensor, {{value.at("name").text()}}};
+    if (kind == "as_tensor") return tensor_of(value);
     if (kind == "as_tensors")
-      return list(ArgumentKind::kTensors, value, [](const JsonPlace& e) { return ArgumentItem{e.at("name").text()}; });
+      return list(ArgumentKind::kTensors, value, [](const JsonPlace& e) { return named(e.at("name").text()); });
     if (kind == "as_optional_tensor") return optional(value);
     if (kind == "as_optional_tensors")
       return list(ArgumentKind::kTensors, value, [](const JsonPlace& e) {
         const auto [which, tensor] = e.choice();
-        return which == "as_tensor" ? ArgumentItem{tensor.at("name").text()} : ArgumentItem{};
+        return which == "as_tensor" ? named(tensor.at("name").text()) : ArgumentItem{};
       });
-    if (kind == "as_int") return {ArgumentKind::kInt, {integer(value)}};
+    if (kind == "as_int") return one(ArgumentKind::kInt, integer(value));
     if (kind == "as_ints") return list(ArgumentKind::kInts, value, integer);
-    if (kind == "as_sym_int") return {ArgumentKind::kInt, {symbol(value)}};
+    if (kind == "as_sym_int") return one(ArgumentKind::kInt, symbol(value));
     if (kind == "as_sym_ints") return list(ArgumentKind::kInts, value, symbol);
-    if (kind == "as_float") return {ArgumentKind::kFloat, {real(value)}};
+    if (kind == "as_float") return one(ArgumentKind::kFloat, real(value));
     if (kind == "as_floats") return list(ArgumentKind::kFloats, value, real);
-    if (kind == "as_sym_float") return {ArgumentKind::kFloat, {symbol(value)}};
+    if (kind == "as_sym_float") return one(ArgumentKind::kFloat, symbol(value));
     if (kind == "as_sym_floats") return list(ArgumentKind::kFloats, value, symbol);
-    if (kind == "as_bool") return {ArgumentKind::kBool, {truth(value)}};
+    if (kind == "as_bool") return one(ArgumentKind::kBool, truth(value));
     if (kind == "as_bools") return list(ArgumentKind::kBools, value, truth);
-    if (kind == "as_sym_bool") return {ArgumentKind::kBool, {symbol(value)}};
-    if (kind == "as_string") return {ArgumentKind::kString, {{value.text()}}};
+    if (kind == "as_sym_bool") return one(ArgumentKind::kBool, symbol(value));
+    if (kind == "as_string") return one(ArgumentKind::kString, named(value.text()));
     if (kind == "as_strings")
-      return list(ArgumentKind::kStrings, value, [](const JsonPlace& e) { return ArgumentItem{e.text()}; });
-    if (kind == "as_scalar_type") return {ArgumentKind::kDType, {integer(value)}};
+      return list(ArgumentKind::kStrings, value, [](const JsonPlace& e) { return named(e.text()); });
+    if (kind == "as_scalar_type") return one(ArgumentKind::kDType, integer(value));
     if (kind == "as_memory_format" || kind == "as_layout" || kind == "as_device") return {ArgumentKind::kIgnored};
-    return {ArgumentKind::kForeign, {{kind.starts_with("as_") ? kind.substr(3) : kind}}};
+    return one(ArgumentKind::kForeign, named(kind.starts_with("as_") ? kind.substr(3) : kind));
   }
 
  private:
@@ -123,20 +141,24 @@ class ArgumentReader {
   static AtenArgument optional(const JsonPlace& place) {
     const auto [kind, value] = place.choice();
     if (kind != "as_tensor") return {};
-    return {ArgumentKind::kTensor, {{value.at("name").text()}}};
+    return tensor_of(value);
   }
   static ArgumentItem integer(const JsonPlace& place) {
     const int64_t value = place.integer();
     return {{}, value, static_cast<double>(value)};
   }
-  static ArgumentItem real(const JsonPlace& place) { return {{}, 0, place.number()}; }
+  static ArgumentItem real(const JsonPlace& place) {
+    ArgumentItem item;
+    item.real = place.number();
+    return item;
+  }
   static ArgumentItem truth(const JsonPlace& place) {
     const bool value = place.boolean();
     return {{}, value, static_cast<double>(value)};
   }
   static ArgumentItem symbol(const JsonPlace& place) {
     const auto [kind, value] = place.choice();
-    if (kind == "as_name") return {value.text()};
+    if (kind == "as_name") return named(value.text());
     if (kind == "as_int") return integer(value);
     if (kind == "as_float") return real(value);
     if (kind == "as_bool") return truth(value);
@@ -165,13 +187,19 @@ AtenNode read_node(const JsonPlace& place) {
 AtenInput read_input(const JsonPlace& place) {
   ArgumentReader reader;
   const auto [kind, value] = place.choice();
-  if (kind == "user_input") return {AtenInput::Kind::kUser, reader.read(value.at("arg"))};
-  if (kind == "constant_input") return {AtenInput::Kind::kConstant, {}};
+  if (kind == "user_input" || kind == "constant_input") {
+    AtenInput input;
+    input.kind = kind == "user_input" ? AtenInput::Kind::kUser : AtenInput::Kind::kConstant;
+    if (kind == "user_input") input.argument = reader.read(value.at("arg"));
+    return input;
+  }
   const auto weight = [&](const char* name, bool is_buffer) {
-    return AtenInput{AtenInput::Kind::kWeight,
-                     {ArgumentKind::kTensor, {{value.at("arg").at("name").text()}}},
-                     value.at(name).text(),
-                     is_buffer};
+    AtenInput input;
+    input.kind = AtenInput::Kind::kWeight;
+    input.argument = tensor_of(value.at("arg"));
+    input.weight = value.at(name).text();
+    input.is_buffer = is_buffer;
+    return input;
   };
   if (kind == "parameter") return weight("parameter_name", false);
   if (kind == "buffer") return weight("buffer_name", true);
@@ -183,9 +211,16 @@ AtenInput read_input(const JsonPlace& place) {
 AtenOutput read_output(const JsonPlace& place) {
   ArgumentReader reader;
   const auto [kind, value] = place.choice();
-  if (kind == "user_output") return {reader.read(value.at("arg"))};
-  if (kind == "buffer_mutation")
-    return {{ArgumentKind::kTensor, {{value.at("arg").at("name").text()}}}, value.at("buffer_name").text()};
+  AtenOutput output;
+  if (kind == "user_output") {
+    output.argument = reader.read(value.at("arg"));
+    return output;
+  }
+  if (kind == "buffer_mutation") {
+    output.argument = tensor_of(value.at("arg"));
+    output.buffer = value.at("buffer_name").text();
+    return output;
+  }
   unread(fmt::format("the program has an output of the kind '{}'", kind), "results, and new values of buffers",
          "export a module that neither trains nor changes its inputs");
 }
@@ -193,7 +228,7 @@ AtenOutput read_output(const JsonPlace& place) {
 void read_weights(const Pt2Archive& archive, const std::string& config, const std::string& folder,
                   AtenProgram& program) {
   if (!archive.has(config)) return;
-  const nlohmann::json json = parse(archive, config);
+  const nlohmann::json json = parse(archive.read(config).bytes, config, archive.place());
   JsonPlace(json, config).at("config").members([&](const std::string& name, const JsonPlace& place) {
     const std::string path = folder + place.at("path_name").text();
     if (place.has("use_pickle") && place.at("use_pickle").boolean())
@@ -237,14 +272,22 @@ std::string model_name(const Pt2Archive& archive) {
 
 AtenProgram read_program(const Pt2Archive& archive) {
   const std::string name = model_name(archive);
-  const nlohmann::json json = parse(archive, name);
+  AtenProgram program = program_of_json(archive.read(name).bytes, name, archive.place());
+  const std::string stem = name.substr(7, name.size() - 7 - 5);
+  read_weights(archive, fmt::format("data/weights/{}_weights_config.json", stem), "data/weights/", program);
+  read_weights(archive, fmt::format("data/constants/{}_constants_config.json", stem), "data/constants/", program);
+  return program;
+}
+
+AtenProgram program_of_json(std::string_view text, const std::string& name, const std::string& place) {
+  const nlohmann::json json = parse(text, name, place);
   const JsonPlace root(json, name);
   const int64_t schema = root.at("schema_version").at("major").integer();
   if (schema != kSchema)
-    unread(fmt::format("{} is of schema {} of torch.export", archive.place(), schema),
-           fmt::format("schema {}", kSchema), "save the program again with a PyTorch of that schema");
+    unread(fmt::format("{} is of schema {} of torch.export", place, schema), fmt::format("schema {}", kSchema),
+           "save the program again with a PyTorch of that schema");
   AtenProgram program;
-  program.place = archive.place();
+  program.place = place;
   const JsonPlace module = root.at("graph_module"), graph = module.at("graph"), signature = module.at("signature");
   signature.at("input_specs").elements([&](const JsonPlace& spec) { program.inputs.push_back(read_input(spec)); });
   signature.at("output_specs").elements([&](const JsonPlace& spec) { program.outputs.push_back(read_output(spec)); });
@@ -259,11 +302,9 @@ AtenProgram read_program(const Pt2Archive& archive) {
     AtenRange read;
     if (range.has("min_val")) read.lo = std::max<int64_t>(0, range.at("min_val").integer());
     if (range.has("max_val")) read.hi = range.at("max_val").integer();
+    if (read.hi && *read.hi < read.lo) range.fail("a greatest value that is not below the least");
     program.ranges.emplace(symbol, read);
   });
-  const std::string stem = name.substr(7, name.size() - 7 - 5);
-  read_weights(archive, fmt::format("data/weights/{}_weights_config.json", stem), "data/weights/", program);
-  read_weights(archive, fmt::format("data/constants/{}_constants_config.json", stem), "data/constants/", program);
   return program;
 }
 

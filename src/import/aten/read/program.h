@@ -102,6 +102,9 @@ struct AtenProgram {
 // that are not read and for weights that are pickled Python objects: those are never opened.
 AtenProgram read_program(const Pt2Archive& archive);
 
+// The program without its weights, out of the JSON alone; `name` is the text's in the archive.
+AtenProgram program_of_json(std::string_view text, const std::string& name, const std::string& place);
+
 // The elements row by row, whatever order the file has them in; borrowed where it is that. UserError TSR-1116 when they
 // go beyond their bytes.
 Tensor weight_tensor(const AtenProgram& program, const std::string& name);
