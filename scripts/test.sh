@@ -59,7 +59,7 @@ row() { # NAME PRESET [VARIABLE=VALUE...] [-- CTEST-OPTION...]
 cpu_has() { grep -qw "$1" /proc/cpuinfo; }
 compiled='conformance|e2e|reference' # the labels of the tests that run compiled code
 
-row release release
+row release release TESSERA_TEST_FULL=1
 row debug debug
 row asan-ubsan asan
 row tsan tsan -- --label-regex 'e2e|runtime|unit'

@@ -77,7 +77,8 @@ std::optional<ModelDeclarations> declarations_of(const ModelSource& source) {
     if (const auto onnx = onnx_of(source)) return read_declarations(onnx->bytes);
     const OnnxBytes bytes = contents_of(source);
     if (looks_like_tflite(bytes.bytes)) return border_of(read_tflite_border(bytes.bytes));
-    if (looks_like_graph(bytes.bytes.substr(0, kBeginning))) return border_of(read_graph_text(bytes.bytes, source.place()));
+    if (looks_like_graph(bytes.bytes.substr(0, kBeginning)))
+      return border_of(read_graph_text(bytes.bytes, source.place()));
     return border_of(graph_of_source(source));
   } catch (const UserError&) {
     return std::nullopt;

@@ -24,8 +24,8 @@ struct OnnxBytes {
 // TSR-1002 for JSON that is no model.
 std::optional<OnnxBytes> onnx_of(const ModelSource& source);
 
-// What a model declares at its border; none where the file has no known format, or cannot be read. A graph as text has no
-// names for extents that are expressions of its symbols.
+// What a model declares at its border; none where the file has no known format, or cannot be read. A graph as text has
+// no names for extents that are expressions of its symbols.
 std::optional<ModelDeclarations> declarations_of(const ModelSource& source);
 inline std::optional<ModelDeclarations> declarations_of_file(const std::string& path) {
   return declarations_of({path, {}});

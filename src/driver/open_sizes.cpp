@@ -34,12 +34,17 @@ std::vector<SymbolRange> open_ranges(const CompileOptions& options) {
   return ranges;
 }
 
+bool is_beyond(const std::vector<SymbolRange>& symbols, const SizePoint& values) {
+  for (size_t i = 0; i < symbols.size(); ++i)
+    if (values[i] > symbols[i].hi) return true;
+  return false;
+}
+
 Diagnostic refused_at(const NodesRefused& refused, const std::vector<SymbolRange>& symbols,
                       const std::vector<int64_t>& values) {
   const Diagnostic& reason = refused.diagnostic;
   if (!refused.break_rules) return reason;
-  bool beyond = false;
-  for (size_t i = 0; i < symbols.size(); ++i) beyond = beyond || values[i] > symbols[i].hi;
+  const bool beyond = is_beyond(symbols, values);
   return {"TSR-5023",
           fmt::format("the model has no meaning for {}{}: {}: {}", sizes_text(symbols, values),
                       beyond ? ", which is looked at because the range is short" : "", reason.id, reason.message),

@@ -22,6 +22,9 @@ void refuse_ranges(const CompileOptions& options, const std::string& what);
 // The same of a model that declares ranges itself.
 void refuse_ranges(const ImportedModel& model, const std::string& what);
 
+// Whether a value is above its symbol's range: short ranges are looked at beyond their ends.
+bool is_beyond(const std::vector<SymbolRange>& symbols, const std::vector<int64_t>& values);
+
 // What is said of a model that cannot be read for these values: of operators whose shapes do not fit, that it has no
 // meaning for them (TSR-5023).
 Diagnostic refused_at(const NodesRefused& refused, const std::vector<SymbolRange>& symbols,

@@ -54,14 +54,28 @@ using ReadModel = std::function<ReadOutcome(const ImportOptions&)>;
 // The model for one choice of the symbols' values, and how to read it for another.
 ImportedModel read_samples(const ImportOptions& import, const std::vector<SymbolRange>& symbols, PassRunner& runner,
                            const ReadModel& read, bool reads_open) {
-  // NodesRefused says at which sizes.
-  const auto read_at = [read, import, symbols](const std::vector<int64_t>& values) {
+  const auto read_with = [read, import, symbols](const SizePoint& values) {
     ImportOptions fixed = import;
     fixed.loop_nodes = false;  // programs of several sizes are compared call by call
     for (size_t i = 0; i < symbols.size(); ++i) fixed.dims[symbols[i].var->name] = {values[i], values[i]};
-    ReadOutcome outcome = read(fixed);
-    if (auto* refused = std::get_if<NodesRefused>(&outcome))
-      refused->diagnostic = refused_at(*refused, symbols, values);
+    return read(fixed);
+  };
+  // NodesRefused says at which sizes: at those of the range, where the model has no meaning for them either.
+  const auto read_at = [read_with, symbols](const SizePoint& values) {
+    ReadOutcome outcome = read_with(values);
+    auto* refused = std::get_if<NodesRefused>(&outcome);
+    if (!refused) return outcome;
+    SizePoint at = values;
+    if (refused->break_rules && is_beyond(symbols, values))
+      for (const SizePoint& corner : {largest_sizes(symbols), smallest_sizes(symbols)}) {
+        ReadOutcome within = read_with(corner);
+        auto* also = std::get_if<NodesRefused>(&within);
+        if (!also || !also->break_rules) continue;
+        at = corner;
+        *refused = std::move(*also);
+        break;
+      }
+    refused->diagnostic = refused_at(*refused, symbols, at);
     return outcome;
   };
   const auto read_open = [read, import] {

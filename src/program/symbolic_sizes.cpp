@@ -15,6 +15,12 @@ SizePoint largest_sizes(const std::vector<SymbolRange>& symbols) {
   return point;
 }
 
+SizePoint smallest_sizes(const std::vector<SymbolRange>& symbols) {
+  SizePoint point;
+  for (const SymbolRange& symbol : symbols) point.push_back(symbol.lo);
+  return point;
+}
+
 int64_t value_at(const Expr& e, const std::vector<SymbolRange>& symbols, const SizePoint& point) {
   if (const auto value = as_int(e)) return *value;
   VarMap map;

@@ -12,6 +12,7 @@ namespace tessera::inline program {
 using SizePoint = std::vector<int64_t>;
 
 SizePoint largest_sizes(const std::vector<SymbolRange>& symbols);
+SizePoint smallest_sizes(const std::vector<SymbolRange>& symbols);
 
 // The value of an i64 expression of the symbols.
 int64_t value_at(const Expr& e, const std::vector<SymbolRange>& symbols, const SizePoint& point);

@@ -6,4 +6,5 @@ if(TARGET tessera)
     set_tests_properties(e2e.cli_diff.${suite} PROPERTIES LABELS "e2e"
       ENVIRONMENT PYTHONDONTWRITEBYTECODE=1)
   endforeach()
+  set_tests_properties(e2e.cli_diff.Reduce PROPERTIES LABELS "e2e;slow")
 endif()

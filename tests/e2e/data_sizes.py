@@ -3,7 +3,9 @@
 none, one, some and all of the elements. The same models as flows (--disable-pass symbolic_sizes) give the same.
 Written as ONNX they compute the same, and are graphs again; `diff` compares them with ONNX Runtime and finds nothing.
 
-    data_sizes.py TESSERA [--match REGEX]"""
+    data_sizes.py TESSERA [--match REGEX] [--rotate N]
+
+--rotate takes every Nth model, others each day (all with TESSERA_TEST_FULL=1)."""
 import argparse
 import json
 import os
@@ -16,6 +18,8 @@ import tempfile
 import numpy as np
 import onnx.parser
 import onnxruntime
+
+import model_runs
 
 HEADER = '<ir_version: 10, opset_import: ["": 18]>\n'
 RNG = np.random.default_rng(3)
@@ -208,11 +212,13 @@ def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("tessera")
     parser.add_argument("--match", default=".")
+    parser.add_argument("--rotate", type=int, default=1)
     options = parser.parse_args()
     problems, count = [], 0
     with tempfile.TemporaryDirectory() as name_of_folder:
         folder = pathlib.Path(name_of_folder)
-        for name, (text, runs) in CASES.items():
+        shares = 1 if model_runs.is_full() else options.rotate
+        for name, (text, runs) in list(CASES.items())[model_runs.today() % shares::shares]:
             if re.search(options.match, name):
                 problems += check(options.tessera, folder, name, text, runs)
                 count += 1

@@ -2,7 +2,9 @@
 """Random models that decide by the size of their input, compiled once for a range of sizes and run with every size of it
 beside ONNX Runtime.
 
-    size_decisions.py TESSERA FIRST..LAST [--keep FOLDER]
+    size_decisions.py TESSERA FIRST..LAST [--rotate N] [--keep FOLDER]
+
+--rotate takes every Nth seed, others each day (all with TESSERA_TEST_FULL=1).
 
 Seeds with the remainder 1 of 3 have so many weights that a compiler cannot run them while it compiles. A model may be
 refused for its range (TSR-5022, TSR-5023, TSR-5024); a module must be right at every size. Exit code 1 when one is
@@ -251,9 +253,13 @@ def main():
     kept = pathlib.Path(arguments[arguments.index("--keep") + 1]) if "--keep" in arguments else None
     tessera = arguments[0]
     first, last = map(int, arguments[1].split(".."))
+    seeds = range(first, last + 1)
+    if "--rotate" in arguments and not model_runs.is_full():
+        shares = int(arguments[arguments.index("--rotate") + 1])
+        seeds = seeds[model_runs.today() % shares::shares]
     made = refused = failed = 0
     with tempfile.TemporaryDirectory() as folder:
-        for seed in range(first, last + 1):
+        for seed in seeds:
             result = check(tessera, seed, kept or pathlib.Path(folder))
             made += result is True
             refused += result is False

@@ -23,6 +23,14 @@ struct Tap {
   std::optional<ValueId> inside;  // always when absent
 };
 
+// extent * scale + offset in the dtype of `like`: a constant when the extent is a number.
+ValueId of_extent(NodeContext& c, ValueId like, const Expr& extent, double scale, double offset) {
+  if (const auto size = as_int(extent)) return c.scalar_like(like, static_cast<double>(*size) * scale + offset);
+  ValueId value = c.cast(c.integer(extent), c.dtype(like));
+  if (scale != 1) value = c.mul(value, c.scalar_like(like, scale));
+  return offset == 0 ? value : c.add(value, c.scalar_like(like, offset));
+}
+
 struct Sampler {
   NodeContext& c;
   std::string mode;     // nearest, linear, cubic
@@ -30,47 +38,54 @@ struct Sampler {
   bool align_corners;
 
   ValueId constant(ValueId like, double value) { return c.scalar_like(like, value); }
-  ValueId clamp(ValueId x, double low, double high) {
-    return c.op("min", {c.op("max", {x, constant(x, low)}), constant(x, high)});
+  ValueId of_extent(ValueId like, const Expr& extent, double scale, double offset) {
+    return onnx_import::of_extent(c, like, extent, scale, offset);
+  }
+  // Within the pixels of the dimension.
+  ValueId clamp(ValueId x, const Expr& extent) {
+    return c.op("min", {c.op("max", {x, constant(x, 0)}), of_extent(x, extent, 1, -1)});
   }
   // Mirrored at both ends as often as it takes.
-  ValueId reflect(ValueId x, double low, double high) {
-    const double range = high - low;
-    if (range <= 0) return c.add(c.mul(x, constant(x, 0)), constant(x, low));
-    const ValueId distance = c.op("abs", {c.sub(x, constant(x, low))});
-    const ValueId periods = c.op("floor", {c.div(distance, constant(x, 2 * range))});
-    const ValueId rest = c.sub(distance, c.mul(periods, constant(x, 2 * range)));
-    const ValueId folded =
-        c.op("select", {c.op("gt", {rest, constant(x, range)}), c.sub(constant(x, 2 * range), rest), rest});
-    return c.add(folded, constant(x, low));
+  ValueId reflect(ValueId x, const Expr& extent) {
+    const double less = align_corners ? 1 : 0;  // the ends are `extent - less` apart
+    const auto size = as_int(extent);
+    const ValueId one_pixel = c.add(c.mul(x, constant(x, 0)), constant(x, low()));
+    if (size && static_cast<double>(*size) <= less) return one_pixel;
+    const ValueId range = of_extent(x, extent, 1, -less), twice = of_extent(x, extent, 2, -2 * less);
+    const ValueId distance = c.op("abs", {c.sub(x, constant(x, low()))});
+    const ValueId periods = c.op("floor", {c.div(distance, twice)});
+    const ValueId rest = c.sub(distance, c.mul(periods, twice));
+    const ValueId folded = c.op("select", {c.op("gt", {rest, range}), c.sub(twice, rest), rest});
+    const ValueId place = c.add(folded, constant(x, low()));
+    if (size || less == 0) return place;
+    return c.op("select", {c.op("gt", {range, constant(x, 0)}), place, one_pixel});
   }
   double low() const { return align_corners ? 0 : -0.5; }
-  double high(int64_t extent) const { return static_cast<double>(extent) - (align_corners ? 1 : 0.5); }
+  ValueId high(ValueId like, const Expr& extent) { return of_extent(like, extent, 1, align_corners ? -1 : -0.5); }
 
   // A pixel at the whole number `place` (in floating point).
-  Tap pixel(ValueId place, std::optional<ValueId> weight, int64_t extent) {
-    const auto last = static_cast<double>(extent - 1);
+  Tap pixel(ValueId place, std::optional<ValueId> weight, const Expr& extent) {
     std::optional<ValueId> inside;
     if (padding == "zeros")
-      inside =
-          c.op("logical_and", {c.op("ge", {place, constant(place, 0)}), c.op("le", {place, constant(place, last)})});
-    else if (padding == "reflection") place = reflect(place, low(), high(extent));
-    return {c.cast(clamp(place, 0, last), DType::kI64), weight, inside};
+      inside = c.op("logical_and",
+                    {c.op("ge", {place, constant(place, 0)}), c.op("le", {place, of_extent(place, extent, 1, -1)})});
+    else if (padding == "reflection") place = reflect(place, extent);
+    return {c.cast(clamp(place, extent), DType::kI64), weight, inside};
   }
 
   // `g`: -1 .. 1 over the dimension.
-  std::vector<Tap> taps(ValueId g, int64_t extent) {
-    const auto size = static_cast<double>(extent);
+  std::vector<Tap> taps(ValueId g, const Expr& extent) {
     const ValueId from_left = c.add(g, constant(g, 1));
-    ValueId x = align_corners ? c.mul(from_left, constant(g, (size - 1) / 2))
-                              : c.div(c.sub(c.mul(from_left, constant(g, size)), constant(g, 1)), constant(g, 2));
+    ValueId x = align_corners
+                    ? c.mul(from_left, of_extent(g, extent, 0.5, -0.5))
+                    : c.div(c.sub(c.mul(from_left, of_extent(g, extent, 1, 0)), constant(g, 1)), constant(g, 2));
     if (mode == "nearest") x = c.op("round", {x});
     if (padding == "border") {
       const ValueId beyond =
-          c.op("logical_or", {c.op("lt", {x, constant(x, low())}), c.op("gt", {x, constant(x, high(extent))})});
-      if (mode != "cubic") x = c.op("select", {beyond, clamp(x, 0, size - 1), x});
+          c.op("logical_or", {c.op("lt", {x, constant(x, low())}), c.op("gt", {x, high(x, extent)})});
+      if (mode != "cubic") x = c.op("select", {beyond, clamp(x, extent), x});
     } else if (padding == "reflection" && mode != "cubic") {
-      x = reflect(x, low(), high(extent));
+      x = reflect(x, extent);
     }
     if (mode == "nearest") return {pixel(c.op("round", {x}), std::nullopt, extent)};
     const ValueId floor = c.op("floor", {x});
@@ -97,9 +112,10 @@ struct Sampler {
 void import_grid_sample(NodeContext& c) {
   c.require_inputs(2, 2);
   const ValueId x = c.in(0);
-  const Ints dims = c.dims(x), grid = c.dims(c.in(1));
+  const Shape dims = c.shape(x), grid = c.shape(c.in(1));
   const size_t spatial = dims.size() < 2 ? 0 : dims.size() - 2;
-  if (spatial < 1 || grid.size() != dims.size() || grid[0] != dims[0] || grid.back() != static_cast<int64_t>(spatial))
+  if (spatial < 1 || grid.size() != dims.size() || !equal_sizes(grid[0], dims[0]) ||
+      !is_const_int(grid.back(), static_cast<int64_t>(spatial)))
     c.malformed(
         fmt::format("a grid of type {} for an image of type {}", c.type(c.in(1)).to_string(), c.type(x).to_string()),
         "[batch, extents of the result..., spatial dimensions]");
@@ -115,9 +131,8 @@ void import_grid_sample(NodeContext& c) {
   const size_t most_spatial = mode == "nearest" ? kMostDims : mode == "linear" ? 6 : 3;
   if (spatial > most_spatial) c.unsupported(fmt::format("{} spatial dimensions in the mode {}", spatial, mode));
   Sampler sampler{c, mode, padding, c.attrs.get_int("align_corners", 0) != 0};
-  int64_t points = 1, pixels = 1;
-  for (size_t d = 1; d + 1 < grid.size(); ++d) points *= grid[d];
-  for (size_t d = 2; d < dims.size(); ++d) pixels *= dims[d];
+  const Expr points = c.count(Shape(grid.begin() + 1, grid.end() - 1));
+  const Expr pixels = c.count(Shape(dims.begin() + 2, dims.end()));
   // Coordinates are [N, points]; the last of them belongs to the first spatial dimension.
   const ValueId places = c.reshape(c.in(1), {dims[0], points, static_cast<int64_t>(spatial)});
   std::vector<Tap> joint = {{c.integer(0), std::nullopt, std::nullopt}};
@@ -125,7 +140,7 @@ void import_grid_sample(NodeContext& c) {
     return a && b ? std::optional(c.op(op, {*a, *b})) : a ? a : b;
   };
   for (size_t d = 0; d < spatial; ++d) {
-    const int64_t extent = dims[d + 2];
+    const Expr& extent = dims[d + 2];
     const ValueId column =
         c.reshape(c.slice(places, {0, 0, static_cast<int64_t>(spatial - 1 - d)}, {dims[0], points, 1}, {1, 1, 1}),
                   {dims[0], points});
@@ -138,7 +153,7 @@ void import_grid_sample(NodeContext& c) {
     joint = std::move(next);
   }
   const ValueId flat = c.reshape(x, {dims[0], dims[1], pixels});
-  const Ints per_channel = {dims[0], dims[1], points};
+  const Shape per_channel = {dims[0], dims[1], points};
   std::optional<ValueId> sum;
   for (const Tap& tap : joint) {
     const auto spread = [&](ValueId v) { return c.reshape(v, {dims[0], 1, points}); };
@@ -148,7 +163,7 @@ void import_grid_sample(NodeContext& c) {
     if (tap.weight) value = c.mul(value, c.cast(spread(*tap.weight), c.dtype(value)));
     sum = sum ? c.add(*sum, value) : value;
   }
-  Ints result = {dims[0], dims[1]};
+  Shape result = {dims[0], dims[1]};
   result.insert(result.end(), grid.begin() + 1, grid.end() - 1);
   c.out(0, c.reshape(*sum, result));
 }
@@ -157,7 +172,7 @@ void import_grid_sample(NodeContext& c) {
 void import_roi_align(NodeContext& c) {
   c.require_inputs(3, 3);
   const ValueId x = c.in(0), rois = c.in(1);
-  const Ints dims = c.dims(x);
+  const Shape dims = c.shape(x);
   const Shape boxes = c.shape(rois);
   if (dims.size() != 4 || boxes.size() != 2 || !is_const_int(boxes[1], 4) || c.rank(c.in(2)) != 1 ||
       !equal_sizes(c.shape(c.in(2))[0], boxes[0]))
@@ -200,7 +215,7 @@ void import_roi_align(NodeContext& c) {
   struct Line {
     ValueId low, high, weight, inside;  // [R, bins * samples]; weight of `high`
   };
-  const auto line = [&](int64_t first, int64_t bins, int64_t extent) -> Line {
+  const auto line = [&](int64_t first, int64_t bins, const Expr& extent) -> Line {
     const ValueId start = corner(first);
     ValueId length = c.sub(corner(first + 2), start);
     const auto constant = [&](double value) { return c.scalar_like(start, value); };
@@ -210,11 +225,11 @@ void import_roi_align(NodeContext& c) {
     const ValueId place = c.iota({1, bins * samples}, 1, c.dtype(start));
     const ValueId step = c.div(c.add(place, constant(0.5)), constant(static_cast<double>(samples)));
     const ValueId at = c.add(start, c.mul(step, bin));
-    const auto last = static_cast<double>(extent - 1);
-    const ValueId inside = c.op("logical_and", {c.op("ge", {at, constant(-1)}), c.op("le", {at, constant(last + 1)})});
-    const ValueId clamped = c.op("min", {c.op("max", {at, constant(0)}), constant(last)});
+    const ValueId last = of_extent(c, start, extent, 1, -1), beyond = of_extent(c, start, extent, 1, 0);
+    const ValueId inside = c.op("logical_and", {c.op("ge", {at, constant(-1)}), c.op("le", {at, beyond})});
+    const ValueId clamped = c.op("min", {c.op("max", {at, constant(0)}), last});
     const ValueId low = c.op("floor", {clamped});
-    const ValueId high = c.op("min", {c.add(low, constant(1)), constant(last)});
+    const ValueId high = c.op("min", {c.add(low, constant(1)), last});
     return {c.cast(low, DType::kI64), c.cast(high, DType::kI64), c.sub(clamped, low), inside};
   };
   const Line y = line(1, rows, dims[2]), z = line(0, columns, dims[3]);
@@ -224,7 +239,7 @@ void import_roi_align(NodeContext& c) {
   // All pixels of all images behind one another, the channels of each in a row: a place is then a vector of them.
   const ValueId pixels = c.reshape(c.transpose(x, {0, 2, 3, 1}), {dims[0] * dims[2] * dims[3], dims[1]});
   const auto each_channel = [&](ValueId v) { return c.reshape(v, {count, height, width, 1}); };
-  const auto times = [&](ValueId v, int64_t factor) { return c.mul(v, c.integer(factor)); };
+  const auto times = [&](ValueId v, const Expr& factor) { return c.mul(v, c.integer(factor)); };
   const ValueId image = c.reshape(times(c.cast(c.in(2), DType::kI64), dims[2] * dims[3]), {count, 1, 1});
   const ValueId inside = c.op("logical_and", {down(y.inside), across(z.inside)});
   const auto one_minus = [&](ValueId v) { return c.sub(c.scalar_like(v, 1), v); };
