@@ -278,7 +278,8 @@ constexpr const char* kReversed = R"(kernel @k(x: f32[4,8]) -> (y: f32[4,8]) {
 
 TEST(GpuText, OpenCl) {
   EXPECT_EQ(text_of(kReversed, opencl_c()),
-            R"(__kernel __attribute__((reqd_work_group_size(8, 1, 1))) void k0_k(__global u8 *x_memory, i64 x_at, __global u8 *y_memory, i64 y_at) {
+            "__kernel __attribute__((reqd_work_group_size(8, 1, 1))) void k0_k("
+            R"(__global u8 *x_memory, i64 x_at, __global u8 *y_memory, i64 y_at) {
   __global const f32 *restrict x = (__global const f32 *)(x_memory + x_at);
   __global f32 *restrict y = (__global f32 *)(y_memory + y_at);
   __local f32 part[8];
