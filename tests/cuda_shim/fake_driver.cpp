@@ -49,7 +49,7 @@ struct Event {};
 using Launcher = bool (*)(const unsigned* dims, void** parameters);
 
 std::string launchers_of(const std::string& source) {
-  static const std::regex kKernel("__launch_bounds__\\(\\d+\\) (\\w+)\\(");
+  static const std::regex kKernel("__launch_bounds__\\(\\d+, \\d+\\) (\\w+)\\(");
   std::string text;
   for (auto it = std::sregex_iterator(source.begin(), source.end(), kKernel); it != std::sregex_iterator(); ++it) {
     const std::string name = (*it)[1];

@@ -303,7 +303,7 @@ TEST(GpuText, OpenCl) {
 
 TEST(GpuText, Cuda) {
   EXPECT_EQ(text_of(kReversed, cuda_cpp()),
-            R"(extern "C" __global__ void __launch_bounds__(8) k0_k(const f32 *__restrict__ x, f32 *__restrict__ y) {
+            R"(extern "C" __global__ void __launch_bounds__(8, 2) k0_k(const f32 *__restrict__ x, f32 *__restrict__ y) {
   __shared__ f32 part[8];
   { const i32 b = blockIdx.x;
     (void)b;
