@@ -30,8 +30,9 @@ struct ScheduleCommand {
 };
 
 const std::vector<std::pair<std::string, ScheduleEmit>> kEmits = {
-    {"loop", ScheduleEmit::kLoop}, {"trace", ScheduleEmit::kTrace}, {"llvm", ScheduleEmit::kLlvm},
-    {"asm", ScheduleEmit::kAsm},   {"mca", ScheduleEmit::kMca},     {"cache", ScheduleEmit::kCache}};
+    {"loop", ScheduleEmit::kLoop},     {"trace", ScheduleEmit::kTrace}, {"llvm", ScheduleEmit::kLlvm},
+    {"asm", ScheduleEmit::kAsm},       {"mca", ScheduleEmit::kMca},     {"cache", ScheduleEmit::kCache},
+    {"opencl", ScheduleEmit::kOpenCl}, {"cuda", ScheduleEmit::kCuda}};
 
 std::string read_text(const std::string& file, const char* what) {
   if (file == "-") return {std::istreambuf_iterator<char>(std::cin), std::istreambuf_iterator<char>()};
@@ -207,10 +208,9 @@ Command add_schedule_command(CLI::App& root) {
   app->add_option(
          "--emit", command->emit,
          "What to print: the scheduled loops, the schedule as it is recorded, LLVM IR, assembly, what llvm-mca says "
-         "about the innermost loop, misses of simulated caches, an accelerator's instructions, or a picture (SVG) of "
-         "its "
-         "queues over time; default: loop, with "
-         "--accel stream, unless --check or --bench is given")
+         "about the innermost loop, misses of simulated caches, a GPU's kernels, an accelerator's instructions, or a "
+         "picture (SVG) of its queues over time; default: loop, with --accel stream, unless --check or --bench is "
+         "given")
       ->check(CLI::IsMember(levels))
       ->type_name("LEVEL");
   app->add_option("--l1", command->l1, "The L1 cache of --emit cache; default: the target's")->type_name("32K/8");

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Runs a tutorial of schedules: every step's time, its inner loop, what it does to the caches; a table and a plot.
 
-    run.py TESSERA FOLDER [--out OUT] [--seconds S] [--threads N]   FOLDER is matmul, conv or softmax
+    run.py TESSERA FOLDER [--out OUT] [--seconds S] [--threads N]   FOLDER is matmul, conv, softmax, gpu_matmul or gpu_window
     run.py TESSERA FOLDER --check                                   small sizes, no times: what the tests run
 
 Writes OUT/FOLDER.md, OUT/FOLDER.png and OUT/FOLDER/STEP.loop (the loops of each step). Times are only worth something on

@@ -147,46 +147,53 @@ class LaunchMaker {
     }
     if (has_blocks(s)) report(fmt::format("{} is allocated outside of the blocks of threads", buffer.name));
     if (!has_threads(s)) return nest(s);  // one thread's own
-    if (buffer.scope == MemoryScope::kLocal) {
+    const size_t own = buffer.scope == MemoryScope::kRegister ? dimensions_of_threads(s) : 0;
+    if (own == 0) {
       launch_.shared.push_back(s->buffer);
       shared_.insert(&buffer);
       launch_.shared_bytes += (dtype_bytes(buffer.dtype, elements) + 15) / 16 * 16;
       return alloc(s->buffer, shape(s->stmts[0]));
     }
-    return alloc_of_threads(s);
+    return alloc_of_threads(s, own);
   }
 
-  // Drops the leading indices that are the variables of the thread loops around each access.
-  Stmt alloc_of_threads(const Stmt& s) {
-    const BufferPtr& old = s->buffer;
-    size_t dropped = SIZE_MAX;
-    std::vector<const StmtNode*> loops;
+  // How many of an allocation's first dimensions are the threads: each access begins with the variables of all loops
+  // over threads around it, and the same dimension is the same axis everywhere. 0: it is not each thread's own.
+  size_t dimensions_of_threads(const Stmt& s) const {
+    const BufferPtr& buffer = s->buffer;
+    std::vector<const StmtNode*> loops;  // over threads, around the current place
+    std::vector<ForKind> axes;           // of the dimensions
+    bool is_own = true;
     const auto see = [&](const std::vector<Expr>& indices) {
-      size_t same = 0;
-      std::set<const ExprNode*> variables;
-      for (const StmtNode* loop : loops) variables.insert(loop->var.get());
-      while (same < indices.size() && variables.erase(indices[same].get()) > 0) ++same;
-      if (!variables.empty())
-        report(fmt::format("{} is used by a thread, and its first indices are not the thread's", old->name));
-      dropped = std::min(dropped, same);
+      std::vector<ForKind> here;
+      for (size_t i = 0; i < std::min(loops.size(), indices.size()); ++i)
+        for (const StmtNode* loop : loops)
+          if (indices[i].same_node(loop->var)) here.push_back(loop->for_kind);
+      is_own = is_own && !loops.empty() && here.size() == loops.size() && (axes.empty() || axes == here);
+      axes = here;
     };
     const auto expression = [&](const Expr& e) {
       if (!e) return;
       walk(e, [&](const Expr& node) {
-        if (node->kind == ExprKind::kLoad && node->buffer == old) see(node->operands);
+        if (node->kind == ExprKind::kLoad && node->buffer == buffer) see(node->operands);
       });
     };
     const std::function<void(const Stmt&)> visit = [&](const Stmt& node) {
       const bool thread = node->kind == StmtKind::kFor && is_thread_axis(node->for_kind);
       for (const Expr& e : {node->begin, node->extent, node->condition, node->value}) expression(e);
       for (const Expr& e : node->indices) expression(e);
-      if (node->kind == StmtKind::kStore && node->buffer == old) see(node->indices);
+      if (node->kind == StmtKind::kStore && node->buffer == buffer) see(node->indices);
       if (thread) loops.push_back(node.get());
       for (const Stmt& child : node->stmts) visit(child);
       if (thread) loops.pop_back();
     };
     visit(s->stmts[0]);
-    if (dropped == SIZE_MAX) return shape(s->stmts[0]);  // nothing uses it
+    return is_own ? axes.size() : 0;
+  }
+
+  // Without those dimensions.
+  Stmt alloc_of_threads(const Stmt& s, size_t dropped) {
+    const BufferPtr& old = s->buffer;
     const BufferPtr own =
         make_buffer(old->name, old->dtype,
                     {old->shape.begin() + static_cast<std::ptrdiff_t>(dropped), old->shape.end()}, old->scope);
@@ -270,7 +277,7 @@ class LaunchMaker {
       bounds.add(read_by(s->extent));
       reach(s, bounds, pending);
       const Touched before = pending;
-      place_barriers(s->stmts[0], pending);                                       // the first iteration
+      place_barriers(s->stmts[0], pending);                                   // the first iteration
       if (!is_const_int(s->extent, 1)) place_barriers(s->stmts[0], pending);  // any later one
       if (as_int(s->extent).value_or(0) < 1) pending.add(before);
       return;

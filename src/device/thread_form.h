@@ -11,8 +11,9 @@
 // Of a block, every thread runs what stands outside of its thread loops, so that is serial loops, conditions and
 // allocations, whose bounds and conditions are the same for all threads; stores that stand there run on the first
 // thread. A local buffer that is allocated there is one for the block, in the memory that its threads share; a register
-// buffer is each thread's own: its first dimensions are the threads, and every access begins with the variables of the
-// thread loops around it. What is allocated inside of thread loops is the thread's.
+// buffer is each thread's own where its first dimensions are the threads, every access begins with the variables of the
+// thread loops around it, and each of these dimensions is one axis; else it is the block's, too. What is allocated
+// inside of thread loops is the thread's.
 #pragma once
 
 #include <array>

@@ -2,7 +2,8 @@
 // NVRTC hands the source on; a module is compiled with this machine's compiler and shim.h, and a launch runs it at
 // once.
 //
-// FAKE_CUDA_FAIL=NAME:N makes the N-th call of a function fail, FAKE_CUDA_MEMORY the bytes that there are.
+// FAKE_CUDA_FAIL=NAME:N makes the N-th call of a function fail; FAKE_CUDA_MEMORY is how many bytes there are, and
+// FAKE_CUDA_SHARED how many a block may share.
 #include <dlfcn.h>
 #include <unistd.h>
 
@@ -48,7 +49,7 @@ struct Event {};
 using Launcher = bool (*)(const unsigned* dims, void** parameters);
 
 std::string launchers_of(const std::string& source) {
-  static const std::regex kKernel("__launch_bounds__\\(\\d+\\) (\\w+)\\(");
+  static const std::regex kKernel("__launch_bounds__\\(\\d+, \\d+\\) (\\w+)\\(");
   std::string text;
   for (auto it = std::sregex_iterator(source.begin(), source.end(), kKernel); it != std::sregex_iterator(); ++it) {
     const std::string name = (*it)[1];
@@ -116,7 +117,8 @@ FAKE(cuDeviceGetName, char* name, int size, int) {
   return kSuccess;
 }
 FAKE(cuDeviceGetAttribute, int* value, int attribute, int) {
-  *value = attribute == 1 ? 1024 : attribute == 8 ? 48 << 10 : attribute == 75 ? 8 : 0;
+  const char* shared = getenv("FAKE_CUDA_SHARED");
+  *value = attribute == 1 ? 1024 : attribute == 8 ? (shared ? atoi(shared) : 48 << 10) : attribute == 75 ? 8 : 0;
   return kSuccess;
 }
 FAKE(cuDevicePrimaryCtxRetain, void** result, int) {

@@ -63,7 +63,9 @@ def compiled(nvcc, source, work, arch, *flags):
 
 
 # What fails, and what the error says of it.
-FAILURES = [("cuInit:1", "TSR-7019", "the driver of CUDA does not begin: CUDA_ERROR_NO_DEVICE"),
+FAILURES = [("FAKE_CUDA_SHARED=1000", "TSR-7019", "blocks that share 2112 bytes, and 'no GPU' has 1000"),
+            ("FAKE_CUDA_MEMORY=500", "TSR-7019", "not that much memory free: weights take 2048 bytes"),
+            ("cuInit:1", "TSR-7019", "the driver of CUDA does not begin: CUDA_ERROR_NO_DEVICE"),
             ("cuMemAlloc_v2:1", "TSR-7019", "not that much memory free: weights take"),
             ("cuMemAlloc_v2:2", "TSR-7019", "not that much memory free: values of a run take"),
             ("nvrtcCompileProgram:1", "TSR-7019", "NVRTC fails: tessera.cu(1): error: as FAKE_CUDA_FAIL says"),
@@ -75,16 +77,18 @@ FAILURES = [("cuInit:1", "TSR-7019", "the driver of CUDA does not begin: CUDA_ER
 
 def check_failures(binary, count):
     with tempfile.TemporaryDirectory() as work:
-        weights = helper.make_tensor("w", TensorProto.FLOAT, [4, 3], [0.5] * 12)
+        weights = helper.make_tensor("w", TensorProto.FLOAT, [32, 16], [0.5] * 512)
         graph = helper.make_graph([helper.make_node("MatMul", ["x", "w"], ["y"])], "product",
-                                  [helper.make_tensor_value_info("x", TensorProto.FLOAT, [2, 4])],
-                                  [helper.make_tensor_value_info("y", TensorProto.FLOAT, [2, 3])], [weights])
+                                  [helper.make_tensor_value_info("x", TensorProto.FLOAT, [12, 32])],
+                                  [helper.make_tensor_value_info("y", TensorProto.FLOAT, [12, 16])], [weights])
         onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8), f"{work}/m.onnx")
         problem = runs.tessera(binary, "compile", f"{work}/m.onnx", "-o", f"{work}/m.so", "--target", "cuda")
         count.result("compile for CUDA", problem or 0.0)
         for where, error, text in FAILURES:
+            variable, value = where.split("=") if "=" in where else ("FAKE_CUDA_FAIL", where)
             done = subprocess.run([binary, "run", f"{work}/m.so", "--input", "random:1"], text=True, timeout=60,
-                                  stdout=subprocess.PIPE, stderr=subprocess.STDOUT, env={**os.environ, "FAKE_CUDA_FAIL": where})
+                                  stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+                                  env={**os.environ, variable: value})
             said = done.stdout.strip()
             right = done.returncode == 1 and f"error {error}:" in said and text in said and said.count("error ") >= 1
             count.result(f"{where} fails", 0.0 if right else f"exit code {done.returncode}: {said}")

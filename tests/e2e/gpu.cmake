@@ -7,3 +7,5 @@ add_test(NAME e2e.cuda_text COMMAND ${TESSERA_PYTHON} ${CMAKE_CURRENT_SOURCE_DIR
 set_tests_properties(e2e.cuda_text PROPERTIES LABELS "e2e;slow" TIMEOUT 1200)
 add_test(NAME e2e.opencl_races COMMAND ${TESSERA_PYTHON} ${CMAKE_CURRENT_SOURCE_DIR}/opencl_races.py $<TARGET_FILE:tessera>)
 set_tests_properties(e2e.opencl_races PROPERTIES LABELS "e2e" TIMEOUT 300 SKIP_RETURN_CODE 77)
+add_test(NAME e2e.opencl_nodes COMMAND ${TESSERA_PYTHON} ${CMAKE_CURRENT_SOURCE_DIR}/opencl_nodes.py $<TARGET_FILE:tessera>)
+set_tests_properties(e2e.opencl_nodes PROPERTIES LABELS "e2e;slow" TIMEOUT 3600 SKIP_RETURN_CODE 77)

@@ -583,6 +583,17 @@ class CommandLine(CliTest):
             ),
         )
 
+    def test_no_threads(self):
+        (self.folder / "blocks.loop").write_text(
+            "kernel @k(x: f32[8]) -> (y: f32[8]) { for i in 0..2 { blockIdx.x for b in 0..4 { y[i * 4 + b] = x[i * 4 + b] } } }"
+        )
+        self.refuses(
+            ["schedule", "blocks.loop", "--emit", "opencl"],
+            "TSR-3427",
+            "the program cannot be written for a GPU: 'serial for i in 0..+2' has blocks of threads inside of it",
+            "blocks of threads whose memory is their own or their block's",
+        )
+
     def test_no_opencl(self):
         self.tessera("compile", "model.onnx", "--target", "opencl", "-o", "opencl.so")
         _, errors = self.tessera("run", "opencl.so", "--input", "random:1", code=1, TESSERA_OPENCL_LIBRARY="/nowhere.so")

@@ -9,6 +9,8 @@
 #include <map>
 #include <random>
 
+#include "codegen/gpu/gpu_codegen.h"
+#include "codegen/gpu/gpu_dialects.h"
 #include "device/thread_form.h"
 #include "graph_passes/fusion/fuse_groups.h"
 #include "interp/graph_interp.h"
@@ -20,6 +22,7 @@
 #include "loop/verify.h"
 #include "lower/lower.h"
 #include "ops/op_table.h"
+#include "program/single_kernel_program.h"
 #include "schedule/gpu/gpu_rules.h"
 #include "schedule_cases.h"
 
@@ -255,6 +258,78 @@ TEST(ThreadForm, Launches) {
   ASSERT_EQ(form.kernel.problem, "");
   ASSERT_EQ(form.kernel.launches.size(), 2U);
   EXPECT_EQ(form.kernel.launches[1].num_threads(), 1);
+}
+
+// ---- as text ----
+
+std::string text_of(const std::string& loops, const Dialect& dialect) {
+  Program program = program_of(parse_loop_program(loops));
+  program.devices.push_back({"gpu", "gpu"});
+  program.kernels[0].device = 1;
+  const std::string source = generate_gpu_source(program, 1, dialect);
+  return source.substr(source.find(std::string(dialect.kernel)));
+}
+
+constexpr const char* kReversed = R"(kernel @k(x: f32[4,8]) -> (y: f32[4,8]) {
+  blockIdx.x for b in 0..4 {
+    alloc part: f32[8] local
+    threadIdx.x for t in 0..8 { part[t] = x[b, t] }
+    threadIdx.x for u in 0..6 { y[b, u] = fma(part[(7 - u)], 2:f32, 1:f32) } } })";
+
+TEST(GpuText, OpenCl) {
+  EXPECT_EQ(text_of(kReversed, opencl_c()),
+            "__kernel __attribute__((reqd_work_group_size(8, 1, 1))) void k0_k("
+            R"(__global u8 *x_memory, i64 x_at, __global u8 *y_memory, i64 y_at) {
+  __global const f32 *restrict x = (__global const f32 *)(x_memory + x_at);
+  __global f32 *restrict y = (__global f32 *)(y_memory + y_at);
+  __local f32 part[8];
+  { const i32 b = get_group_id(0);
+    (void)b;
+    { const i32 t = get_local_id(0);
+      (void)t;
+      part[t] = x[(b * 8) + t];
+    }
+    barrier(CLK_LOCAL_MEM_FENCE | CLK_GLOBAL_MEM_FENCE);
+    { const i32 u = get_local_id(0);
+      (void)u;
+      if (u < 6) {
+        y[(b * 8) + u] = fmaf(part[(u * (-1)) + 7], 2.0f, 1.0f);
+      }
+    }
+  }
+}
+)");
+}
+
+TEST(GpuText, Cuda) {
+  EXPECT_EQ(text_of(kReversed, cuda_cpp()),
+            R"(extern "C" __global__ void __launch_bounds__(8, 2) k0_k(const f32 *__restrict__ x, f32 *__restrict__ y) {
+  __shared__ f32 part[8];
+  { const i32 b = blockIdx.x;
+    (void)b;
+    { const i32 t = threadIdx.x;
+      (void)t;
+      part[t] = x[(b * 8) + t];
+    }
+    __syncthreads();
+    { const i32 u = threadIdx.x;
+      (void)u;
+      if (u < 6) {
+        y[(b * 8) + u] = fmaf(part[(u * (-1)) + 7], 2.0f, 1.0f);
+      }
+    }
+  }
+}
+)");
+}
+
+// Indices have 32 bits where all their parts fit, and only there.
+TEST(GpuText, IndicesOf64Bits) {
+  const std::string text = text_of(R"(kernel @k(x: f32[70000,40000]) -> (y: f32[70000]) {
+  blockIdx.x for b in 0..70000 { threadIdx.x for t in 0..1 { y[b] = x[b, ((b * 2) - b)] } } })",
+                                   opencl_c());
+  EXPECT_THAT(text, testing::HasSubstr("const i32 b = get_group_id(0);"));
+  EXPECT_THAT(text, testing::HasSubstr("y[b] = x[(i64)b * 40001];"));
 }
 
 }  // namespace

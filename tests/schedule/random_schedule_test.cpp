@@ -15,6 +15,8 @@
 #include <sstream>
 
 #include "codegen_harness.h"
+#include "device/thread_form.h"
+#include "interp/thread_interp.h"
 #include "loop/parser.h"
 #include "loop/printer.h"
 #include "loop_passes/pass.h"
@@ -74,7 +76,34 @@ double iterations(const Stmt& s) {
   return s->kind == StmtKind::kFor ? sum * static_cast<double>(as_int(s->extent).value_or(1)) : sum;
 }
 
+int threaded = 0;                            // cases that ran as threads
+constexpr double kMostOfThreads = 1 << 15;   // of the interpreter of threads, which is slower
 constexpr double kMostIterations = 1 << 22;  // about a second of the interpreter
+
+bool has_threads(const LoopProgram& program) {
+  bool found = false;
+  walk(
+      program.body, [&](const Stmt& s) { found = found || (s->kind == StmtKind::kFor && is_thread_axis(s->for_kind)); },
+      nullptr);
+  return found;
+}
+
+// Empty, or what is wrong when the program's threads run in some order.
+std::string run_threads(const LoopProgram& original, const LoopProgram& scheduled, const std::vector<Tensor>& inputs,
+                        const std::vector<Tensor>& want) {
+  const DeviceKernel form = thread_form(scheduled);
+  if (!form.problem.empty()) return "";
+  for (const ThreadOrder order : {ThreadOrder::kForwards, ThreadOrder::kBackwards, ThreadOrder::kShuffled}) {
+    std::vector<Tensor> values = inputs;
+    for (const Tensor& result : want) values.emplace_back(result.dtype(), result.dims());
+    std::vector<Tensor*> params;
+    for (Tensor& value : values) params.push_back(&value);
+    interpret_threads(scheduled, form, params, order);
+    const std::vector<Tensor> got(values.end() - std::ssize(want), values.end());
+    if (const std::string d = disagreement(original, inputs, got, want); !d.empty()) return "as threads, " + d;
+  }
+  return "";
+}
 
 // Empty, or what is wrong with the schedule of that seed.
 std::string run_case(const LoopProgram& original, uint64_t seed, bool native, PrimitiveCounts& counts, int& steps) {
@@ -104,6 +133,11 @@ std::string run_case(const LoopProgram& original, uint64_t seed, bool native, Pr
       const std::vector<Tensor> backwards = run_interpreted(with_concurrent_loops_reversed(schedule.program()), inputs);
       if (const std::string d = disagreement(original, inputs, backwards, want); !d.empty())
         return "concurrent loops run backwards, " + d + context;
+      if (has_threads(schedule.program()) && iterations(schedule.program().body) < kMostOfThreads) {
+        ++threaded;
+        if (const std::string d = run_threads(original, schedule.program(), inputs, want); !d.empty())
+          return d + context;
+      }
       if (!native) return "";
       try {
         schedule.check_finished();
@@ -176,6 +210,7 @@ TEST(RandomSchedules, KeepWhatEveryOperatorComputes) {
     }
     std::cout << file.stem().string() << ": " << legal << " schedules, " << total_steps << " primitives" << std::endl;
   }
+  std::cout << "  as threads: " << threaded << " schedules\n";
   for (const auto& [name, count] : counts)
     std::cout << "  " << name << ": " << count.second << " of " << count.first << " taken\n";
   if (failures == 0 && cases >= 60 && files.size() > 1) {

@@ -92,7 +92,8 @@ constexpr Dialect kCuda{
     .thread = {"threadIdx.x", "threadIdx.y", "threadIdx.z"},
     .block = {"blockIdx.x", "blockIdx.y", "blockIdx.z"},
     .barrier = "__syncthreads();",
-    .bounds = "void __launch_bounds__({3})",
+    // Two blocks at a time leave a thread 128 registers; without the number ptxas aims at more blocks, and spills.
+    .bounds = "void __launch_bounds__({3}, 2)",
     .unroll = "#pragma unroll",
     .has_pointers = true,
 };

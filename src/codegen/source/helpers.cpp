@@ -154,7 +154,9 @@ std::optional<std::string> find_helper(const std::string& name, const Dialect& d
   static constexpr std::string_view kFunction = "static inline";
   for (const auto& [own, text] : dialect.helpers)
     if (own == name) return fmt::format("{} {}", dialect.function, text);
-  const auto in_dialect = [&](const std::string& text) { return std::string(dialect.function) + text.substr(kFunction.size()); };
+  const auto in_dialect = [&](const std::string& text) {
+    return std::string(dialect.function) + text.substr(kFunction.size());
+  };
   if (const auto own = texts().find(name); own != texts().end()) return in_dialect(own->second);
   std::smatch match;
   if (std::regex_match(name, match, cast_pattern())) return in_dialect(saturating_cast(match[1], match[2]));

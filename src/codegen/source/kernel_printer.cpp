@@ -180,13 +180,14 @@ void KernelPrinter::emit_block(const Stmt& s) {
 // The index along an axis of blocks or threads; threads behind the loop's last iteration do nothing.
 void KernelPrinter::emit_axis(const Stmt& s) {
   const bool thread = is_thread_axis(s->for_kind);
-  const size_t axis = static_cast<size_t>(s->for_kind) -
-                      static_cast<size_t>(thread ? ForKind::kThreadX : ForKind::kBlockX);
+  const size_t axis =
+      static_cast<size_t>(s->for_kind) - static_cast<size_t>(thread ? ForKind::kThreadX : ForKind::kBlockX);
   const auto extent = as_int(s->extent);
   const std::string name = fresh(s->var->name);
   variables_[s->var.get()] = name;
   bounds_.set(s->var, {0, extent ? std::optional(*extent - 1) : std::nullopt});
-  line(fmt::format("{{ const ptrdiff_t {} = {};", name, (thread ? dialect_.thread : dialect_.block)[axis]));
+  const char* type = extent && *extent <= INT32_MAX ? "i32" : "i64";
+  line(fmt::format("{{ const {} {} = {};", type, name, (thread ? dialect_.thread : dialect_.block)[axis]));
   ++depth_;
   line(fmt::format("(void){};", name));
   const bool some = thread && *extent < launch_->threads[axis];
@@ -220,16 +221,18 @@ void KernelPrinter::emit_for(const Stmt& s) {
   if (varies) {
     from = fresh(s->var->name + "_begin");
     to = fresh(s->var->name + "_end");
-    line(fmt::format("const ptrdiff_t {} = {}, {} = {};", from, begin, to, end));
+    line(fmt::format("const {} {} = {}, {} = {};", index_type({}), from, begin, to, end));
   }
-  bounds_.set(s->var,
-              {begins.lo, begins.hi && extents.hi ? std::optional(*begins.hi + std::max<int64_t>(*extents.hi, 1) - 1)
-                                                  : std::nullopt});
+  const Interval range = {begins.lo, begins.hi && extents.hi
+                                         ? std::optional(*begins.hi + std::max<int64_t>(*extents.hi, 1) - 1)
+                                         : std::nullopt};
+  const std::string type = index_type(range);
+  bounds_.set(s->var, range);
   variables_[s->var.get()] = name;
   if (extent == 1 && !varies) {
     line("{");
     ++depth_;
-    line(fmt::format("const ptrdiff_t {} = {};", name, without_parentheses(from)));
+    line(fmt::format("const {} {} = {};", type, name, without_parentheses(from)));
     line(fmt::format("(void){};", name));
     emit(s->stmts[0]);
     --depth_;
@@ -237,7 +240,7 @@ void KernelPrinter::emit_for(const Stmt& s) {
     return;
   }
   if (!dialect_.unroll.empty() && s->for_kind == ForKind::kUnrolled) out_ += fmt::format("{}\n", dialect_.unroll);
-  line(fmt::format("for (ptrdiff_t {0} = {1}; {0} < {2}; ++{0}) {{", name, without_parentheses(from), to));
+  line(fmt::format("for ({3} {0} = {1}; {0} < {2}; ++{0}) {{", name, without_parentheses(from), to, type));
   emit_block(s->stmts[0]);
   line("}");
 }
@@ -376,15 +379,40 @@ std::string KernelPrinter::value(const Expr& e) {
   return values_.back()[e.get()] = text;
 }
 
+// Whether the expression and all parts of it fit 32 bits.
+bool KernelPrinter::is_narrow_index(const Expr& e) const {
+  bool narrow = true;
+  walk(e, [&](const Expr& node) {
+    if (node->dtype != DType::kI64) return;
+    const Interval range = bounds_of(node, bounds_);
+    narrow = narrow && range.lo && range.hi && *range.lo >= INT32_MIN && *range.hi <= INT32_MAX;
+  });
+  return narrow;
+}
+
+// Of a variable with this range.
+std::string KernelPrinter::index_type(const Interval& range) const {
+  if (!launch_) return "ptrdiff_t";
+  return range.lo && range.hi && *range.lo >= INT32_MIN && *range.hi < INT32_MAX ? "i32" : "i64";
+}
+
 std::string KernelPrinter::index(const Expr& e) {
+  if (!launch_) return index_text(e, "ptrdiff_t", false);
+  const bool narrow = is_narrow_index(e);
+  return index_text(e, narrow ? "i32" : "i64", !narrow);
+}
+
+std::string KernelPrinter::index_text(const Expr& e, std::string_view type, bool widen) {
   if (const auto number = as_int(e)) return *number < 0 ? fmt::format("({})", *number) : fmt::format("{}", *number);
-  if (e->kind == ExprKind::kVar) return value(e);
-  if (e->kind == ExprKind::kSelect)
-    return fmt::format("({} ? {} : {})", index(e->operands[0]), index(e->operands[1]), index(e->operands[2]));
-  if (e->kind == ExprKind::kUnary)
-    return fmt::format("({}{})", e->unary == UnaryOp::kNeg ? "-" : "!", index(e->operands[0]));
+  if (e->kind == ExprKind::kVar) return widen ? "(i64)" + value(e) : value(e);
+  const auto part = [&](size_t i) { return index_text(e->operands[i], type, widen); };
+  if (e->kind == ExprKind::kSelect) {
+    const std::string condition = part(0), first = part(1);
+    return fmt::format("({} ? {} : {})", condition, first, part(2));
+  }
+  if (e->kind == ExprKind::kUnary) return fmt::format("({}{})", e->unary == UnaryOp::kNeg ? "-" : "!", part(0));
   check(e->kind == ExprKind::kBinary, where("an index of an unknown kind"));
-  const std::string a = index(e->operands[0]), b = index(e->operands[1]);
+  const std::string a = part(0), b = part(1);
   const auto infix = [&](const char* sign) { return fmt::format("({} {} {})", a, sign, b); };
   if (e->dtype == DType::kBool) return ops_.binary(e->binary, e->operands[0].dtype(), a, b);
   const Interval left = bounds_of(e->operands[0], bounds_), right = bounds_of(e->operands[1], bounds_);
@@ -403,7 +431,7 @@ std::string KernelPrinter::index(const Expr& e) {
       break;
     default: break;
   }
-  return fmt::format("(ptrdiff_t){}", ops_.binary(e->binary, DType::kI64, a, b));
+  return fmt::format("({}){}", type, ops_.binary(e->binary, DType::kI64, a, b));
 }
 
 std::string KernelPrinter::element(const Buffer& buffer, const std::vector<Expr>& indices) {

@@ -2,12 +2,13 @@
 //
 //   static void k0_conv(const f32 *restrict x, const f32 *restrict w, f32 *restrict y)
 //
-// or as what the threads of a device run of one of its launches. Buffers are flat arrays, indices `ptrdiff_t`. What an
-// expression uses more than once, and what would make a line too long, becomes a constant of its own before the
-// statement; what only one arm of a select needs, in a block of that arm.
+// or as what the threads of a device run of one of its launches. Buffers are flat arrays, indices `ptrdiff_t`, of
+// devices `i32` where that holds them. What an expression uses more than once, and what would make a line too long,
+// becomes a constant of its own before the statement; what only one arm of a select needs, in a block of that arm.
 #pragma once
 
 #include <string>
+#include <string_view>
 #include <unordered_map>
 #include <unordered_set>
 #include <vector>
@@ -50,7 +51,11 @@ class KernelPrinter {
   // The text of an expression; statements that it needs go before it.
   std::string value(const Expr& e);
   std::string compute(const Expr& e);
-  std::string index(const Expr& e);  // arithmetic on loop variables alone, as ptrdiff_t
+  // Arithmetic on loop variables alone: as ptrdiff_t, or, for a device, in 32 bits where all of it fits.
+  std::string index(const Expr& e);
+  std::string index_text(const Expr& e, std::string_view type, bool widen);
+  bool is_narrow_index(const Expr& e) const;
+  std::string index_type(const Interval& range) const;
   std::string emit_select(const Expr& condition, const Expr& a, const Expr& b);
   std::string element(const Buffer& buffer, const std::vector<Expr>& indices);
   std::string temporary(DType dtype, const std::string& text);

@@ -141,8 +141,9 @@ void LoopSchedule::bind(const std::string& loop, const std::string& axis) {
 std::string LoopSchedule::emit(std::string_view level) const {
   return translate_errors([&] {
     static constexpr std::pair<std::string_view, ScheduleEmit> kLevels[] = {
-        {"loop", ScheduleEmit::kLoop}, {"trace", ScheduleEmit::kTrace}, {"llvm", ScheduleEmit::kLlvm},
-        {"asm", ScheduleEmit::kAsm},   {"mca", ScheduleEmit::kMca},     {"cache", ScheduleEmit::kCache}};
+        {"loop", ScheduleEmit::kLoop},     {"trace", ScheduleEmit::kTrace}, {"llvm", ScheduleEmit::kLlvm},
+        {"asm", ScheduleEmit::kAsm},       {"mca", ScheduleEmit::kMca},     {"cache", ScheduleEmit::kCache},
+        {"opencl", ScheduleEmit::kOpenCl}, {"cuda", ScheduleEmit::kCuda}};
     std::string legal;
     for (const auto& [name, what] : kLevels) {
       // The text of a schedule that is not at its end can be looked at, too.

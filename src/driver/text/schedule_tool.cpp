@@ -5,16 +5,22 @@
 
 #include <fmt/format.h>
 
+#include "codegen/gpu/gpu_codegen.h"
+#include "codegen/gpu/gpu_dialects.h"
 #include "codegen/llvm/target.h"
+#include "device/thread_form.h"
 #include "diagnose/machine_probe.h"
 #include "driver/analysis/mca.h"
 #include "driver/compile.h"
 #include "driver/engine/loop_kernel.h"
 #include "interp/loop_interp.h"
+#include "interp/thread_interp.h"
 #include "loop/intrinsic_text.h"
 #include "loop/parser.h"
 #include "loop/printer.h"
 #include "loop/verify.h"
+#include "loop_passes/pass.h"
+#include "program/single_kernel_program.h"
 #include "schedule/primitives/trace.h"
 #include "support/error.h"
 
@@ -184,6 +190,47 @@ ScheduledLoops apply_schedules(const ScheduleJob& job) {
   return result;
 }
 
+namespace {
+
+std::string gpu_text(const ScheduledLoops& loops, const Dialect& dialect) {
+  const LoopProgram expanded = find_loop_pass("expand_math")->run(loops.scheduled, {loops.target});
+  if (const std::string why = no_gpu_code(expanded); !why.empty())
+    throw UserError({.id = "TSR-3427",
+                     .message = fmt::format("the program cannot be written for a GPU: {}", why),
+                     .node = {},
+                     .legal = "blocks of threads whose memory is their own or their block's",
+                     .hint = {}});
+  Program program = program_of(expanded);
+  program.devices.push_back({"gpu", "gpu"});
+  program.kernels[0].device = 1;
+  return generate_gpu_source(program, 1, dialect);
+}
+
+// The results of the program's threads.
+std::vector<Tensor> interpret_as_threads(const LoopProgram& program, const DeviceKernel& form,
+                                         const std::vector<Tensor>& inputs, ThreadOrder order) {
+  std::vector<Tensor> values = inputs;
+  for (size_t i = inputs.size(); i < program.params.size(); ++i)
+    values.emplace_back(program.params[i]->dtype, *static_dims(program.params[i]->shape));
+  std::vector<Tensor*> params;
+  for (Tensor& value : values) params.push_back(&value);
+  interpret_threads(program, form, params, order);
+  return {values.begin() + static_cast<std::ptrdiff_t>(inputs.size()), values.end()};
+}
+
+bool has_axes(const LoopProgram& program) {
+  bool found = false;
+  walk(
+      program.body,
+      [&](const Stmt& s) {
+        found = found || (s->kind == StmtKind::kFor && (is_block_axis(s->for_kind) || is_thread_axis(s->for_kind)));
+      },
+      nullptr);
+  return found;
+}
+
+}  // namespace
+
 std::string emit_scheduled(const ScheduledLoops& loops, ScheduleEmit emit, const std::optional<CacheShape>& l1,
                            const std::optional<CacheShape>& l2) {
   switch (emit) {
@@ -194,6 +241,8 @@ std::string emit_scheduled(const ScheduledLoops& loops, ScheduleEmit emit, const
     }
     case ScheduleEmit::kLoop: return print(loops.scheduled);
     case ScheduleEmit::kTrace: return print_trace(loops.steps);
+    case ScheduleEmit::kOpenCl: return gpu_text(loops, opencl_c());
+    case ScheduleEmit::kCuda: return gpu_text(loops, cuda_cpp());
     default: break;
   }
   CodegenOptions options;
@@ -251,6 +300,14 @@ std::vector<ScheduleCheck> check_schedule(const ScheduledLoops& loops) {
   };
   if (small) add("in the interpreter", interpret_loops(loops.scheduled, inputs));
   if (native) add("compiled", run_once(loops.scheduled, loops, inputs));
+  if (small && has_axes(loops.scheduled)) {
+    const DeviceKernel form = thread_form(loops.scheduled);
+    if (form.problem.empty())
+      for (const auto& [order, how] :
+           {std::pair{ThreadOrder::kForwards, "forwards"}, std::pair{ThreadOrder::kBackwards, "backwards"},
+            std::pair{ThreadOrder::kShuffled, "in some order"}})
+        add(fmt::format("as threads, {}", how), interpret_as_threads(loops.scheduled, form, inputs, order));
+  }
   return checks;
 }
 

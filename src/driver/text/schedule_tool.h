@@ -52,10 +52,11 @@ struct ScheduledLoops {
 // kernel), TSR-34xx (the schedule).
 ScheduledLoops apply_schedules(const ScheduleJob& job);
 
-enum class ScheduleEmit : uint8_t { kLoop, kTrace, kLlvm, kAsm, kMca, kCache };
+enum class ScheduleEmit : uint8_t { kLoop, kTrace, kLlvm, kAsm, kMca, kCache, kOpenCl, kCuda };
 // The scheduled program at a level; kMca: what llvm-mca says about its innermost loop (UserError TSR-3422 when there is
 // no llvm-mca, TSR-3423 when it fails); kCache: misses of simulated caches (cache_sim.h), of those sizes (defaults: the
-// target's, 8-way) and up to 2e9 accesses.
+// target's, 8-way) and up to 2e9 accesses; kOpenCl, kCuda: as the threads of a GPU run it (UserError TSR-3427 when they
+// cannot).
 std::string emit_scheduled(const ScheduledLoops& loops, ScheduleEmit emit, const std::optional<CacheShape>& l1 = {},
                            const std::optional<CacheShape>& l2 = {});
 
@@ -69,7 +70,8 @@ struct ScheduleCheck {
 std::vector<Tensor> outputs_of_original(const ScheduledLoops& loops, const std::vector<Tensor>& inputs);
 // In the interpreter both where the program is small (at most 20 million stores), and compiled where the target runs
 // here; a larger original is compiled, too. Bounds: integers equal; floats differ by at most 1e-4 (f16 and bf16: 2e-2)
-// of the output's largest value, since schedules may change the order of sums.
+// of the output's largest value, since schedules may change the order of sums. A small program with loops that are
+// bound to a GPU's axes runs as its threads, too, in three orders of them.
 std::vector<ScheduleCheck> check_schedule(const ScheduledLoops& loops);
 
 struct ScheduleBench {
