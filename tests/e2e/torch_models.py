@@ -6,20 +6,26 @@ them with eager PyTorch: which match, which do not, and why.
 
 compile: torch.compile; it matches when no operator is left to PyTorch as well. export: torch.export, decomposed, by the compiler.
 survey: torch.export and the reader alone, which names what it does not read. --time measures those that match beside eager and
-Inductor, in turn, and prints medians. Needs a Python with torch, torchvision, timm and transformers (scripts/setup.sh --torch)."""
+Inductor, in turn, and prints medians. Runs with the Python of tests/python/torch_python.py; without one it is skipped."""
 
 import argparse
 import collections
 import io
 import json
 import os
+import pathlib
 import re
 import statistics
 import sys
 import time
 import warnings
 
+sys.path.append(str(pathlib.Path(__file__).resolve().parents[1] / "python"))
+import torch_python  # noqa: E402
+
 os.environ.setdefault("HF_HUB_OFFLINE", "1")
+if __name__ == "__main__":
+    torch_python.enter()
 
 import torch  # noqa: E402
 from torch.utils import _pytree as pytree  # noqa: E402

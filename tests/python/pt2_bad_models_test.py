@@ -18,7 +18,7 @@ import numpy as np
 
 from pt2_support import archive, dense_layer, meta, tensor
 
-SECONDS = 2.0  # of a loaded machine, most of which is starting the program
+SECONDS = 10.0  # of a loaded machine; what a hostile file could cost is far more
 
 
 def changed(change):

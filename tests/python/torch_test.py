@@ -3,39 +3,24 @@
 
     torch_test.py TESSERA [--match REGEX]
 
-Runs with a Python that has PyTorch and torchvision: TESSERA_TEST_TORCH, else .venv-torch (scripts/setup.sh --torch). Without
-one it is skipped."""
+Runs with the Python of torch_python.py; without one it is skipped."""
 
 import argparse
 import os
-import pathlib
 import re
 import subprocess
 import sys
 import tempfile
 import time
 
-ROOT = pathlib.Path(__file__).resolve().parents[2]
+import torch_python
+
+ROOT = torch_python.ROOT
 TOLERANCE = 1e-4  # of the largest magnitude of an output
 
 
-def run_with_torch():
-    """Runs this file with the Python that has PyTorch; does not come back."""
-    python = os.environ.get("TESSERA_TEST_TORCH", str(ROOT / ".venv-torch/bin/python"))
-    if not pathlib.Path(python).exists():
-        print(f"skipped: PyTorch is not installed: no {python}; scripts/setup.sh --torch installs it")
-        sys.exit(77)
-    found = subprocess.run([python, "-c", "import torch, torchvision, sys; print(sys.version_info[:2])"],
-                           capture_output=True, text=True)
-    if found.returncode or found.stdout.strip() != str(sys.version_info[:2]):
-        print(f"skipped: {python} is no Python {sys.version_info[0]}.{sys.version_info[1]} with torch and torchvision")
-        sys.exit(77)
-    os.environ["TESSERA_TORCH_TEST_INSIDE"] = "1"
-    os.execv(python, [python, "-u", *sys.argv])
-
-
-if __name__ == "__main__" and "TESSERA_TORCH_TEST_INSIDE" not in os.environ:
-    run_with_torch()
+if __name__ == "__main__":
+    torch_python.enter()
 
 import numpy as np  # noqa: E402
 import torch  # noqa: E402
