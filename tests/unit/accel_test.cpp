@@ -166,12 +166,14 @@ Made make(Random& random, const Layer& layer, int loops, int rows, int threads, 
   return made;
 }
 
-Made make_random(Random& random) {
+Made make_random(Random& random, bool pads = true) {
   Layer layer{};
   do {
     const int kernel = pick(random, {1, 2, 3});
-    layer = {pick(random, {1, 2, 3}), 2 * pick(random, {1, 2}),      pick(random, {4, 5, 6, 8}), kernel,
-             pick(random, {1, 2}),    pick(random, {0, kernel / 2}), pick(random, {2, 4, 8})};
+    layer = {pick(random, {1, 2, 3}),    2 * pick(random, {1, 2}),
+             pick(random, {4, 5, 6, 8}), kernel,
+             pick(random, {1, 2}),       pads ? pick(random, {0, kernel / 2}) : 0,
+             pick(random, {2, 4, 8})};
   } while (layer.result() < 2 || layer.result() % 2);
   const int threads = pick(random, {1, 2});
   const int rows = pick(random, {1, layer.result() / 2});
@@ -240,11 +242,7 @@ TEST(Accelerator, CyclesAreThoseOfTheBusiestQueueAtLeast) {
     const Made made = make_random(random);
     const SimulatedRun run = simulate(made.unit, made.stream);
     ASSERT_EQ(run.problem, "");
-    int64_t sum = 0;
-    for (const SimulatedQueue& queue : run.queues) {
-      EXPECT_LE(queue.busy, run.cycles);
-      sum += queue.busy;
-    }
+    for (const SimulatedQueue& queue : run.queues) EXPECT_LE(queue.busy, run.cycles);
     EXPECT_GE(run.cycles, run.dram_busy);
     EXPECT_LE(run.utilisation(), 1);
     // With a token from each instruction to the next, nothing runs beside anything.
@@ -260,7 +258,9 @@ TEST(Accelerator, CyclesAreThoseOfTheBusiestQueueAtLeast) {
     }
     EXPECT_THAT(check_stream(made.unit, serial), testing::IsEmpty());
     const SimulatedRun slow = simulate(made.unit, serial);
-    EXPECT_GE(slow.cycles, sum - 1);
+    int64_t sum = 0;
+    for (const SimulatedQueue& queue : slow.queues) sum += queue.busy;
+    EXPECT_GE(slow.cycles, sum);
     EXPECT_GE(slow.cycles, run.cycles);
   }
 }
@@ -279,7 +279,7 @@ TEST(Accelerator, PlantedFaultsAreFound) {
   Random random(4);
   int tokens = 0, others = 0;
   for (int round = 0; round < 30; ++round) {
-    const Made made = make_random(random);
+    const Made made = make_random(random, false);  // a weight that meets zeros would not matter
     std::vector<std::pair<std::string, InstructionStream>> faults;
     const auto some = [&](auto changes) {  // an instruction that the change changes
       std::vector<InstructionStream> all;
