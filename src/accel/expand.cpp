@@ -180,7 +180,7 @@ class Expander {
           loops.push_back(inner);
           inner = inner->stmts[0];
         }
-        if (inner->kind == StmtKind::kTensorized) return emit_chain(loops, nest_of(inner));
+        if (inner->kind == StmtKind::kTensorized && are_a_box(loops)) return emit_chain(loops, nest_of(inner));
         return each_iteration(s, [&] { visit(s->stmts[0]); });
       }
       case StmtKind::kTensorized: return emit_chain({}, nest_of(s));
@@ -216,6 +216,14 @@ class Expander {
     visit(s->stmts[0]);
     tops_[memory] -= bytes;
     names_[memory].pop_back();
+  }
+
+  // Whether how far a loop runs does not depend on those around it.
+  static bool are_a_box(const std::vector<Stmt>& loops) {
+    for (size_t outer = 0; outer < loops.size(); ++outer)
+      for (size_t l = outer + 1; l < loops.size(); ++l)
+        if (uses_var(loops[l]->begin, loops[outer]->var) || uses_var(loops[l]->extent, loops[outer]->var)) return false;
+    return true;
   }
 
   // Loops that stand directly in each other around a nest.
