@@ -101,7 +101,28 @@ class LayoutAssigner {
     return channels && *channels < block_ / 2 && !is_depthwise(conv);
   }
 
+  // Whether lanes of pixels suit it better than lanes of channels, at most half of which would be used: from few
+  // channels to few, which nobody wants as blocks. `wanted`: what is known of its result.
+  bool suits_rows(const Node& conv, const std::vector<bool>& wanted) const {
+    const auto all_one = [&](const char* name) {
+      const auto& values = conv.attrs.get_ints(name);
+      return std::all_of(values.begin(), values.end(), [](int64_t v) { return v == 1; });
+    };
+    const Shape& w = source_.type(conv.inputs[1]).shape;
+    const auto outputs = as_int(w[0]), inputs = as_int(w[1]);
+    const bool is_window =
+        std::any_of(w.begin() + 2, w.end(), [](const Expr& extent) { return as_int(extent).value_or(2) > 1; });
+    return outputs && inputs && *outputs <= block_ / 2 && *inputs < block_ && is_window &&
+           conv.attrs.get_int("groups") == 1 && all_one("strides") &&
+           typical_size(source_.type(conv.outputs[0]).shape.back()) >= block_ &&
+           !wanted[static_cast<size_t>(conv.outputs[0])];
+  }
+
   Decision conv(const Node& node, const std::vector<ValueId>& inputs) {
+    if (suits_rows(node, wanted_) && target().type(inputs[0]).layout.row_major())
+      return {{Want::kRowMajor, Want::kRowMajor},
+              false,
+              fmt::format("it has at most {} channels, and lanes of pixels use all lanes", block_ / 2)};
     if (!groups_in_blocks(node))
       return {{Want::kRowMajor, Want::kRowMajor},
               false,
@@ -122,7 +143,7 @@ class LayoutAssigner {
       const Node& node = source_.nodes()[i];
       if (node.op->kind != OpKind::kExpression || node.outputs.size() != 1) continue;
       if (node.op->name == "conv") {
-        if (groups_in_blocks(node) && !reads_few_channels(node)) want(node.inputs[0]);
+        if (groups_in_blocks(node) && !reads_few_channels(node) && !suits_rows(node, wanted)) want(node.inputs[0]);
         continue;
       }
       if (!wanted[static_cast<size_t>(node.outputs[0])]) continue;

@@ -13,6 +13,7 @@
 #include "program/symbolic_sizes.h"
 #include "schedule/dynamic/kernel_at.h"
 #include "schedule/dynamic/stride_finder.h"
+#include "schedule/rules/rules.h"
 
 // Windows of an output of open extents. A rule is asked for the kernel that computes a few places of each open axis,
 // for some sizes of the whole; what it writes is alike for all of them but for strides, which become products of the
@@ -86,6 +87,8 @@ class WindowMaker {
     // Margins are the fewest places at both ends of an axis that let the rule take windows.
     plans_.resize(axes_.size());
     for (size_t a = 0; a < axes_.size(); ++a) plan_axis(a);
+    if (rule_.apply == register_tile && goes_place_by_place() && window_rows_takes_lanes())
+      return Declined{"the output's contiguous axis is done place by place, where window_rows has lanes of it"};
     emit_choices({}, *single);
     result_.program.name = kernel_.name;
     result_.program.params = params_;
@@ -116,6 +119,22 @@ class WindowMaker {
     }
     if (contiguous && axes_.size() > 1 && kernel_.reduction()) axes_[axes_.size() - 2].sizes = {8, 1};
     return "";
+  }
+
+  // Whether a reduction has no window of several places along the axis that is contiguous in the output.
+  bool goes_place_by_place() const {
+    return kernel_.reduction() && axes_.back().axis == kernel_.output().out->shape.size() - 1 &&
+           kernel_.output().layout.row_major() && plans_.back().sizes.size() == 1;
+  }
+
+  bool window_rows_takes_lanes() const {
+    for (int64_t margin = 0; margin <= kLargestMargin; ++margin) {
+      std::vector<WindowAlong> windows(axes_.size());
+      windows.back() = {16, margin};
+      Knobs knobs;
+      if (std::holds_alternative<ScheduledKernel>(window_rows(at(points_[0], windows), target_, knobs))) return true;
+    }
+    return false;
   }
 
   // Of an input with gaps (a transposed convolution), how many places see different places of the window, where the

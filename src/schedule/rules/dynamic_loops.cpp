@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <functional>
 #include <unordered_map>
 
 #include "loop/fresh.h"
@@ -11,6 +12,8 @@
 // contiguous there (or do not move), else along a reduced axis that is; the rest is done one element at a time.
 namespace tessera::inline schedule {
 namespace {
+
+constexpr int64_t kManyRows = 16;  // for a parallel loop of their own
 
 class AnySize {
  public:
@@ -31,7 +34,7 @@ class AnySize {
     out_index_ = flat(output.out, index);
     const Stage* reduction = kernel_.reduction();
     if (!reduction) {
-      value_ = flattened(substitute(output.body.value, places_));
+      value_ = flattened(with_known_places(substitute(output.body.value, places_)));
       if (!output.layout.row_major() && !in_lanes(false)) return Declined{"no lanes of the output's blocks"};
       result_.program.body = nest(false);
       return std::move(result_);
@@ -118,6 +121,54 @@ class AnySize {
     return sum.expr();
   }
 
+  // `e` with the places that a select's condition lets be read: behind `i < m`, i / n is 0 where n is m. Padded views
+  // are such.
+  Expr with_known_places(const Expr& e) const {
+    if (!kernel_.output().layout.row_major()) return e;
+    std::vector<std::pair<Var, Expr>> extents;
+    for (const Axis& axis : axes_) extents.emplace_back(axis.var, axis.extent);
+    return transform(e, [&](const Expr& node) -> Expr {
+      if (node->kind != ExprKind::kSelect) return {};
+      std::vector<std::pair<Var, Expr>> inside = extents;
+      bool is_less = false;
+      const std::function<void(const Expr&)> read = [&](const Expr& condition) {
+        if (condition->kind != ExprKind::kBinary) return;
+        if (condition->binary == BinaryOp::kAnd) {
+          for (const Expr& part : condition->operands) read(part);
+        } else if (condition->binary == BinaryOp::kLt) {
+          for (auto& [var, extent] : inside)
+            if (condition->operands[0].same_node(var)) extent = condition->operands[1], is_less = true;
+        }
+      };
+      read(node->operands[0]);
+      if (!is_less) return {};
+      const Expr value = transform(node->operands[1], [&](const Expr& part) -> Expr {
+        if (part->kind != ExprKind::kLoad) return {};
+        std::vector<Expr> indices;
+        for (const Expr& index : part->operands)
+          indices.push_back(normalize_size(without_quotients(index, inside), inside));
+        return load(part->buffer, indices);
+      });
+      return select(node->operands[0], value, node->operands[2]);
+    });
+  }
+
+  // `index` with (i / k) / n = 0 and (i / k) % n = i / k where i < k * n.
+  static Expr without_quotients(const Expr& index, const std::vector<std::pair<Var, Expr>>& extents) {
+    const auto is_below = [&](const Expr& a, const Expr& n) {
+      if (a->kind != ExprKind::kBinary || a->binary != BinaryOp::kFloorDiv || !as_int(a->operands[1])) return false;
+      return std::any_of(extents.begin(), extents.end(), [&](const auto& known) {
+        return a->operands[0].same_node(known.first) && equal_sizes(known.second, n * a->operands[1]);
+      });
+    };
+    return transform(index, [&](const Expr& node) -> Expr {
+      if (node->kind != ExprKind::kBinary) return {};
+      const bool divides = node->binary == BinaryOp::kFloorDiv, remains = node->binary == BinaryOp::kFloorMod;
+      if ((!divides && !remains) || !is_below(node->operands[0], node->operands[1])) return {};
+      return divides ? Expr(0) : node->operands[0];
+    });
+  }
+
   Expr flattened(const Expr& e) {
     return transform(e, [&](const Expr& node) -> Expr {
       if (node->kind != ExprKind::kLoad || !memory_.count(node->buffer.get())) return {};
@@ -151,9 +202,12 @@ class AnySize {
     VarMap at;
     if (axes.empty()) return reduces ? one_result(at) : element(at);
     const Axis& last = axes.back();
-    // All other axes share one parallel loop.
+    // All other axes share one parallel loop, and so does the innermost one where it has no vectors and they are few.
     const bool vectors_of_results = in_lanes(reduces);
-    const size_t joined = vectors_of_results ? axes.size() - 1 : axes.size();
+    Expr others = 1;
+    for (size_t i = 0; i + 1 < axes.size(); ++i) others = others * axes[i].extent;
+    const bool has_own_loop = vectors_of_results || typical_size(others) >= kManyRows;
+    const size_t joined = has_own_loop ? axes.size() - 1 : axes.size();
     const Var t = make_var("t");
     Expr all = 1;
     Expr rest = t;
@@ -180,6 +234,10 @@ class AnySize {
       Stmt singles = for_loop(single, 0, last.extent - whole * Expr(width), ForKind::kSerial,
                               reduces ? one_result(outer) : element(outer));
       body = seq({vectors, with_fresh_definitions(singles)});  // both have the reduction's variables
+    } else if (has_own_loop) {
+      const Var place = make_var("i");
+      at[last.var.get()] = place;
+      body = for_loop(place, 0, last.extent, ForKind::kSerial, reduces ? one_result(at) : element(at));
     } else {
       body = reduces ? one_result(at) : element(at);
     }

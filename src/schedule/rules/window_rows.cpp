@@ -23,6 +23,14 @@ std::string check_lanes(const LinearKernel& kernel, const OutputLoop& row) {
   return why;
 }
 
+// Whether `row` is one place of an axis that a run decides about: what windows leave is done by such places.
+bool is_single_place(const TensorProgram& program, const OutputLoop& row) {
+  const auto innermost = program.output().out->shape.size() - 1;
+  return row.extent == 1 && program.output().layout.row_major() &&
+         std::any_of(program.windows.begin(), program.windows.end(),
+                     [&](const Window& window) { return window.axis == innermost && window.extent == 1; });
+}
+
 }  // namespace
 
 RuleResult window_rows(const TensorProgram& program, const Target& target, Knobs& knobs) {
@@ -33,8 +41,9 @@ RuleResult window_rows(const TensorProgram& program, const Target& target, Knobs
   if (kernel.loops.empty()) return Declined{"the output is one element"};
   const OutputLoop row = kernel.loops.back();
   if (row.stride != 1) return Declined{"the output's innermost axis is not contiguous"};
-  if (row.extent < 4) return Declined{"the output's innermost axis is shorter than 4"};
-  why = check_lanes(kernel, row);
+  if (row.extent < 4 && !is_single_place(program, row))
+    return Declined{"the output's innermost axis is shorter than 4"};
+  if (row.extent >= 4) why = check_lanes(kernel, row);
   if (!why.empty()) return Declined{why};
 
   const int64_t width = std::max(target.vector_bits() / dtype_bits(kernel.reduce_dtype), 1);
