@@ -91,7 +91,8 @@ class Parallelize(CliTest):
             "  %y = neg(%x) : f32[2]\n  %t = add(%x, %s) : f32[2]\n}\n")
         _, err = self.tessera("parallelize", "state.graph", "--mesh", "a=2", code=1)
         self.assertIn("error TSR-2111: the model has states", err)
-        self.tessera("parallelize", "gpt.graph", "--mesh", "data=2", "-o", "plan")
+        for mesh in ("data=4", "data=2"):  # the second one takes the place of the first
+            self.tessera("parallelize", "gpt.graph", "--mesh", mesh, "-o", "plan")
         _, err = self.tessera("run", "plan", code=1)
         self.assertIn("error TSR-6251: 'plan' is a plan for 2 processes, and this run has 1", err)
 
