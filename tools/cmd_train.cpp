@@ -45,7 +45,7 @@ struct TrainCommand {
                                                                        schedule = "constant";
   TrainingDataOptions data;
   OptimizerOptions numbers;
-  double rate = 1e-3, clip_norm = 0;
+  double rate = 1e-3, clip_norm = 0, label_smoothing = 0;
   int64_t batch = 32, epochs = 20, warmup = 0, leaves = 0;
   uint64_t seed = 0;
   std::vector<std::string> frozen;
@@ -189,6 +189,7 @@ int train_model(const TrainCommand& command) {
   options.optimizer = command.numbers;
   options.optimizer.kind = optimizer_kind(command.optimizer);
   options.clip_norm = command.clip_norm;
+  options.label_smoothing = command.label_smoothing;
   options.frozen = command.frozen;
   options.parallel = parallel;
   check_optimizer(options.optimizer);
@@ -325,6 +326,9 @@ Command add_train_command(CLI::App& root) {
       ->check(CLI::IsMember(std::vector<std::string>(loss_names().begin(), loss_names().end())))
       ->capture_default_str()
       ->type_name("NAME");
+  app->add_option("--label-smoothing", c.label_smoothing,
+                  "The share of each target that all classes have together, below 1")
+      ->capture_default_str();
   app->add_option("--optimizer", c.optimizer, "How parameters follow their gradients")
       ->check(CLI::IsMember(std::vector<std::string>(optimizer_names().begin(), optimizer_names().end())))
       ->capture_default_str()

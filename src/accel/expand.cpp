@@ -184,7 +184,7 @@ class Expander {
           loops.push_back(inner);
           inner = inner->stmts[0];
         }
-        if (inner->kind == StmtKind::kTensorized && is_rectangular(loops)) return emit_chain(loops, nest_of(inner));
+        if (inner->kind == StmtKind::kTensorized && are_a_box(loops)) return emit_chain(loops, nest_of(inner));
         return each_iteration(s, [&] { visit(s->stmts[0]); });
       }
       case StmtKind::kTensorized: return emit_chain({}, nest_of(s));
@@ -192,15 +192,6 @@ class Expander {
     }
     throw refuse("TSR-3502", fmt::format("'{}' is no instruction of {}", summary(s), unit_.name), s->buffer->name,
                  fmt::format("nests that are tensorized as one of {}", instruction_names()));
-  }
-
-  // Whether where loops begin and end depends on none of those around them.
-  static bool is_rectangular(const std::vector<Stmt>& loops) {
-    for (size_t inner = 1; inner < loops.size(); ++inner)
-      for (size_t outer = 0; outer < inner; ++outer)
-        if (uses_var(loops[inner]->begin, loops[outer]->var) || uses_var(loops[inner]->extent, loops[outer]->var))
-          return false;
-    return true;
   }
 
   template <typename Body>
@@ -232,6 +223,14 @@ class Expander {
     visit(s->stmts[0]);
     tops_[memory] = outside;
     names_[memory].pop_back();
+  }
+
+  // Whether how far a loop runs does not depend on those around it.
+  static bool are_a_box(const std::vector<Stmt>& loops) {
+    for (size_t outer = 0; outer < loops.size(); ++outer)
+      for (size_t l = outer + 1; l < loops.size(); ++l)
+        if (uses_var(loops[l]->begin, loops[outer]->var) || uses_var(loops[l]->extent, loops[outer]->var)) return false;
+    return true;
   }
 
   // Loops that stand directly in each other around a nest.

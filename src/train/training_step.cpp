@@ -88,6 +88,10 @@ class StepBuilder {
   TrainingStep build() {
     check_optimizer(options_.optimizer);
     if (!(options_.clip_norm >= 0)) refuse("TSR-2081", fmt::format("clip_norm = {}", options_.clip_norm), "0 or more");
+    if (!(options_.label_smoothing >= 0 && options_.label_smoothing < 1))
+      refuse("TSR-2081", fmt::format("label_smoothing = {}", options_.label_smoothing), "0 or more, and below 1");
+    if (options_.label_smoothing > 0 && options_.loss == LossKind::kMeanSquaredError)
+      refuse("TSR-2081", "label_smoothing of the loss mse", "a loss of classes");
     if (!model_.states.empty())
       refuse("TSR-2082", fmt::format("the model has states: {}", model_.states[0].name),
              "a model whose weights are constants");
@@ -241,7 +245,16 @@ class StepBuilder {
                            {{"axes", std::move(axes)}, {"keepdims", false}})[0];
     }
     const char* name = options_.loss == LossKind::kCrossEntropy ? "softmax_cross_entropy" : "nll_loss";
-    return add_composite(o.builder, ops_, name, {y, target}, {{"reduction", std::string("mean")}})[0];
+    const std::vector<ValueId> results =
+        add_composite(o.builder, ops_, name, {y, target}, {{"reduction", std::string("mean")}});
+    if (options_.label_smoothing == 0) return results[0];
+    // The mean over classes, too, of what the loss is where each is the target.
+    const ValueId logs = options_.loss == LossKind::kCrossEntropy ? results[1] : y;
+    std::vector<int64_t> axes(o.type(logs).shape.size());
+    for (size_t d = 0; d < axes.size(); ++d) axes[d] = static_cast<int64_t>(d);
+    const ValueId mean =
+        add_composite(o.builder, ops_, "reduce_mean", {logs}, {{"axes", std::move(axes)}, {"keepdims", false}})[0];
+    return o.sub(o.times(results[0], 1 - options_.label_smoothing), o.times(mean, options_.label_smoothing));
   }
 
   // How many targets have the largest score.

@@ -32,6 +32,9 @@ const std::vector<std::string_view>& loss_names();
 struct TrainingOptions {
   LossKind loss = LossKind::kCrossEntropy;
   OptimizerOptions optimizer;
+  // Of a loss of classes: the share of a target that all classes have together (Szegedy et al. 2016, section 7),
+  // below 1.
+  double label_smoothing = 0;
   double clip_norm = 0;             // the gradients' common norm does not exceed it; 0: it may be any
   std::vector<std::string> frozen;  // names of constants that stay what they are
   DataParallel parallel;            // the model's batch is one part then

@@ -369,6 +369,30 @@ TEST(Accelerator, PlantedFaultsAreFound) {
   EXPECT_GT(others, 60);
 }
 
+// Rows of a triangle: how far a loop runs depends on the one around it.
+TEST(Accelerator, LoopsThatAreNoBox) {
+  const Accelerator unit = read_accelerator(description(4, 3, 4096, 4096, 4096), "test.json");
+  const LoopProgram program = parse_loop_programs(R"(kernel @rows(x: i8[6,4]) -> (y: i8[6,4]) {
+  alloc p: i8[6,4] local
+  alloc s: i32[6,4] local
+  alloc w: i8[4,4] local
+  for a in 0..6 { for l in 0..4 { s[a, l] = 0:i32 } }
+  for b in 0..6 { for m in 0..4 { p[b, m] = x[b, m] } }
+  for i in 0..6 { for j in 0..(i + 1) { for o in 0..4 { for k in 0..4 { s[i, o] = s[i, o] + cast:i32(p[j, k]) * cast:i32(w[o, k]) } } } }
+  for d in 0..6 { for n in 0..4 { y[d, n] = cast:i8(s[d, n]) } }
+}
+)")[0];
+  LoopProgram scheduled_program = scheduled(unit, program, R"(tensorize(l, "unit.zero")
+tensorize(m, "unit.in")
+tensorize(o, "unit.dot")
+tensorize(n, "unit.out")
+)");
+  int64_t dots = 0;
+  for (const StreamInstruction& i : expand(unit, scheduled_program).instructions)
+    if (unit.instructions[static_cast<size_t>(i.kind)].name == "dot") dots += steps_of(i);
+  EXPECT_EQ(dots, 21);
+}
+
 std::string error_of(const std::function<void()>& run) {
   try {
     run();

@@ -8,7 +8,7 @@ tessera_test(codegen_ops_test SOURCES codegen_ops_test.cpp LINKS codegen_harness
 tessera_test(codegen_random_test SOURCES codegen_random_test.cpp LINKS codegen_harness LABELS slow WHOLE)
 tessera_test(codegen_module_test SOURCES codegen_module_test.cpp LINKS codegen_harness WHOLE)
 tessera_test(codegen_steps_test SOURCES codegen_steps_test.cpp random_steps.cpp LINKS codegen_harness LABELS slow WHOLE)
-tessera_test(procedures_test SOURCES procedures_test.cpp LINKS codegen_harness tessera_ops WHOLE)
+tessera_test(procedures_test SOURCES procedures_test.cpp LINKS codegen_harness tessera_ops LABELS slow WHOLE)
 tessera_test(codegen_small_types_test SOURCES codegen_small_types_test.cpp LINKS codegen_harness LABELS slow WHOLE)
 tessera_test(codegen_target_test SOURCES codegen_target_test.cpp LINKS codegen_harness WHOLE)
 tessera_test(device_module_test SOURCES device_module_test.cpp random_steps.cpp

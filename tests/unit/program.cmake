@@ -1,6 +1,6 @@
 tessera_test(program_test SOURCES program_test.cpp LINKS tessera_interp tessera_program WHOLE)
 tessera_test(program_steps_test SOURCES program_steps_test.cpp random_steps.cpp LINKS tessera_interp tessera_program LABELS slow WHOLE)
-tessera_test(program_devices_test SOURCES program_devices_test.cpp random_steps.cpp LINKS tessera_interp tessera_program WHOLE)
+tessera_test(program_devices_test SOURCES program_devices_test.cpp random_steps.cpp LINKS tessera_interp tessera_program LABELS slow WHOLE)
 tessera_test(switch_by_size_test SOURCES switch_by_size_test.cpp LINKS tessera_program WHOLE)
 tessera_test(program_memory_test SOURCES program_memory_test.cpp random_graph.cpp
   LINKS tessera_interp tessera_program tessera_graph_passes tessera_lower tessera_schedule tessera_ops WHOLE)

@@ -281,6 +281,45 @@ TEST(TrainingStep, BatchNormalisationAndCrossEntropy) {
 }
 
 // Two batch normalisations one after the other that read one constant as scale and variances, one as biases and means.
+// Against the formula of torch.nn.CrossEntropyLoss, and its gradient by differences.
+TEST(TrainingStep, LabelsAreSmoothed) {
+  const std::vector<std::string> texts = {
+      "graph @g(%x: f64[3,2]) -> (%y: f64[3,4]) {\n"
+      "  %w = constant {value = dense<f64[2,4] 0.5 -0.25 1 0 0.75 -1 2 -0.5>} : f64[2,4]\n"
+      "  %y = matmul(%x, %w) {transpose_a = false, transpose_b = false} : f64[3,4]\n}"};
+  const std::vector<double> w = {0.5, -0.25, 1, 0, 0.75, -1, 2, -0.5}, x = {1, -2, 0.5, 3, -1.5, 0.25};
+  const std::vector<int64_t> targets = {2, 0, 3};
+  const auto loss_of = [&](const std::vector<double>& weights, double smoothing) {
+    double loss = 0;
+    for (size_t n = 0; n < 3; ++n) {
+      double y[4], sum = 0, all = 0;
+      for (size_t c = 0; c < 4; ++c) sum += std::exp(y[c] = x[2 * n] * weights[c] + x[2 * n + 1] * weights[4 + c]);
+      for (const double score : y) all += std::log(sum) - score;
+      loss += (1 - smoothing) * (std::log(sum) - y[targets[n]]) + smoothing * all / 4;
+    }
+    return loss / 3;
+  };
+  for (const double smoothing : {0.0, 0.1, 0.75}) {
+    SCOPED_TRACE(smoothing);
+    TrainingOptions options;
+    options.optimizer.kind = OptimizerKind::kSgd;
+    options.label_smoothing = smoothing;
+    const TrainingStep step = training_step(parse_graph(texts[0], standard_ops()), options, standard_ops());
+    EXPECT_THAT(verify(step.graph), testing::IsEmpty());
+    GraphInterpreter interpreter;
+    GraphSession session(step.graph, interpreter);
+    const std::vector<Tensor> results =
+        session.call({numbers({3, 2}, x), Tensor::from_ints(std::vector<int64_t>(targets)), rate(1)});
+    EXPECT_NEAR(results[0].get_double(0), loss_of(w, smoothing), 1e-12);
+    for (size_t k = 0; k < w.size(); ++k) {
+      std::vector<double> up = w, down = w;
+      up[k] += 1e-5, down[k] -= 1e-5;
+      const double gradient = (loss_of(up, smoothing) - loss_of(down, smoothing)) / 2e-5;
+      EXPECT_NEAR(w[k] - session.states().at(0).get_double(static_cast<int64_t>(k)), gradient, 1e-8);
+    }
+  }
+}
+
 TEST(TrainingStep, StatisticsAreApartFromWhatElseHasTheirNumbers) {
   Graph model;
   GraphBuilder b(model);
@@ -392,6 +431,11 @@ TEST(TrainingStep, WhatIsRefused) {
   options.clip_norm = -1;
   EXPECT_THAT(refusal(kLine, options), AllOf(HasSubstr("TSR-2081"), HasSubstr("clip_norm = -1")));
   options.clip_norm = 0;
+  options.label_smoothing = 1;
+  EXPECT_THAT(refusal(kLine, options), AllOf(HasSubstr("TSR-2081"), HasSubstr("label_smoothing = 1")));
+  options.label_smoothing = 0.1;
+  EXPECT_THAT(refusal(kLine, options), AllOf(HasSubstr("TSR-2081"), HasSubstr("label_smoothing of the loss mse")));
+  options.label_smoothing = 0;
   options.frozen = {"v"};
   EXPECT_THAT(refusal(kLine, options), AllOf(HasSubstr("TSR-2083"), HasSubstr("'v' is to be frozen"), HasSubstr("w")));
   options.frozen = {"w"};
