@@ -44,9 +44,14 @@ Graph read_graph(const ParallelizeCommand& command) {
 void write_plan(const ParallelizeCommand& command, const ParallelPlan& plan) {
   std::filesystem::create_directories(command.output);
   const int64_t ranks = plan.shardings.mesh.ranks();
+  const auto graph_file = [&](int64_t rank) {
+    return std::filesystem::path(command.output) / fmt::format("rank{}.graph", rank);
+  };
   for (int64_t rank = 0; rank < ranks; ++rank)
-    write_file((std::filesystem::path(command.output) / fmt::format("rank{}.graph", rank)).string(), "output",
-               print(graph_of_rank(plan, rank)));
+    write_file(graph_file(rank).string(), "output", print(graph_of_rank(plan, rank)));
+  // Of a plan for more ranks that was here before.
+  std::error_code ignored;
+  for (int64_t rank = ranks; std::filesystem::remove(graph_file(rank), ignored);) ++rank;
   const nlohmann::json about = {{"mesh", plan.shardings.mesh.to_string()}, {"ranks", ranks}};
   write_file((std::filesystem::path(command.output) / "plan.json").string(), "output", json_line(about));
 }

@@ -27,7 +27,7 @@ typedef enum tsr_collective_combiner {
 typedef struct tsr_collective_header {
   char magic[16];
   uint64_t size;   /* of the whole image */
-  uint64_t digest; /* of what all ranks do: every byte of the image but this number; ranks compare it */
+  uint64_t digest; /* of what all ranks do, and in which order; ranks compare it */
   uint32_t num_ranks;
   uint32_t num_operations;
 } tsr_collective_header;

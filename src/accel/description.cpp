@@ -20,6 +20,14 @@ using nlohmann::json;
 constexpr int64_t kMostBytes = int64_t{1} << 30, kMostCycles = int64_t{1} << 20;
 constexpr size_t kMostQueues = 8, kMostMemories = 16, kMostInstructions = 64, kMostLoops = 8;
 
+bool uses(const LoopProgram& kernel, const Buffer& buffer) {
+  bool found = false;
+  walk(
+      kernel.body, [&](const Stmt& s) { found = found || (s->kind == StmtKind::kStore && s->buffer.get() == &buffer); },
+      [&](const Expr& e) { found = found || (e->kind == ExprKind::kLoad && e->buffer.get() == &buffer); });
+  return found;
+}
+
 class Description {
  public:
   explicit Description(std::string file) : file_(std::move(file)) {}
@@ -199,6 +207,12 @@ class Description {
         fail(fmt::format("operand '{}' of {} is in no memory", param->name, where), "a memory's name, or dram");
       for (const Expr& extent : param->shape)
         if (!as_int(extent)) fail(fmt::format("operand '{}' of {} has an open shape", param->name, where), "numbers");
+      if (!uses(kernel, *param))
+        fail(fmt::format("operand '{}' of {} is neither read nor written by its kernel", param->name, where),
+             "parameters that the kernel uses");
+      if (rules.padded.contains(param->name) && instruction.loops == 0)
+        fail(fmt::format("operand '{}' of {} is padded, and there is no loop", param->name, where),
+             "a loop, outside of whose steps it is zeros");
       in_dram += index == kDram;
       instruction.operands.push_back(index);
       instruction.padded.push_back(rules.padded.contains(param->name));

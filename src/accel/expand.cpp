@@ -1,7 +1,9 @@
 #include "accel/expand.h"
 
 #include <algorithm>
+#include <limits>
 #include <map>
+#include <numeric>
 #include <set>
 #include <unordered_map>
 
@@ -20,6 +22,8 @@ namespace {
 
 constexpr size_t kMostInstructionsOfAStream = 1'000'000;
 constexpr int64_t kMostPointsLookedAt = int64_t{1} << 22;
+
+int64_t rounded_up(int64_t bytes, int64_t unit) { return (bytes + unit - 1) / unit * unit; }
 
 UserError refuse(const char* id, const std::string& message, const std::string& node, const std::string& legal) {
   return UserError({.id = id, .message = message, .node = node, .legal = legal, .hint = {}});
@@ -204,17 +208,20 @@ class Expander {
     if (it == memory_of_.end()) return visit(s->stmts[0]);  // nobody uses it
     const auto memory = static_cast<size_t>(it->second);
     const UnitMemory& of = unit_.memories[memory];
-    const int64_t bytes = (bytes_of(*s->buffer) + of.element - 1) / of.element * of.element;
+    const int64_t bytes = rounded_up(bytes_of(*s->buffer), of.element);
+    // An element of the memory may be less than one of the buffer.
+    const int64_t outside = tops_[memory];
+    const int64_t begin = rounded_up(outside, std::lcm(of.element, dtype_bytes(s->buffer->dtype, 1)));
     names_[memory].push_back(fmt::format("{} ({})", s->buffer->name, bytes));
-    if (tops_[memory] + bytes > of.bytes)
+    if (begin + bytes > of.bytes)
       throw refuse("TSR-3504",
                    fmt::format("memory '{}' has {} bytes, and {} need {} at once", of.name, of.bytes,
-                               fmt::join(names_[memory], ", "), tops_[memory] + bytes),
+                               fmt::join(names_[memory], ", "), begin + bytes),
                    s->buffer->name, "smaller tiles: split loops further, or compute_at a deeper loop");
-    addresses_[s->buffer.get()] = tops_[memory];
-    tops_[memory] += bytes;
+    addresses_[s->buffer.get()] = begin;
+    tops_[memory] = begin + bytes;
     visit(s->stmts[0]);
-    tops_[memory] -= bytes;
+    tops_[memory] = outside;
     names_[memory].pop_back();
   }
 
@@ -277,6 +284,15 @@ class Expander {
     return result;
   }
 
+  // How many there are, or the largest number.
+  int64_t points_of(const std::vector<Stmt>& loops) const {
+    int64_t points = 1;
+    for (const Stmt& loop : loops)
+      if (__builtin_mul_overflow(points, value_of(loop->extent, values_), &points))
+        return std::numeric_limits<int64_t>::max();
+    return points;
+  }
+
   // Calls `body` with the steps of the loops, for each of their points.
   template <typename Body>
   void each_point(const std::vector<Stmt>& loops, Body body) {
@@ -313,8 +329,7 @@ class Expander {
 
   // Whether strides say all about the addresses, and a box about what is read of a padded operand.
   bool is_regular(const std::vector<Stmt>& loops, const Nest& nest) {
-    int64_t points = 1;
-    for (const Stmt& loop : loops) points *= value_of(loop->extent, values_);
+    const int64_t points = points_of(loops);
     bool regular = true;
     for (size_t p = 0; p < nest.address.size() && regular; ++p) {
       const bool linear = is_linear(nest.address[p]);
@@ -358,6 +373,7 @@ class Expander {
   bool are_apart(const std::vector<Stmt>& copies, const std::vector<Stmt>& own, const Nest& nest) {
     std::vector<Stmt> all = copies;
     all.insert(all.end(), own.begin(), own.end());
+    if (points_of(all) > kMostPointsLookedAt) return false;
     for (size_t p = 0; p < nest.buffers.size(); ++p) {
       if (!is_written(*nest.kind, p)) {
         for (size_t q = 0; q < nest.buffers.size(); ++q)
@@ -384,6 +400,21 @@ class Expander {
     return true;
   }
 
+  // Addresses and strides count elements of their memory.
+  void refuse_between_elements(const Nest& nest, size_t p, const UnitOperand& operand) const {
+    if (nest.kind->operands[p] == kDram) return;
+    const UnitMemory& of = unit_.memories[static_cast<size_t>(nest.kind->operands[p])];
+    int64_t wrong = operand.base % of.element ? operand.base : 0;
+    for (const int64_t stride : operand.strides) wrong = wrong ? wrong : stride % of.element ? stride : 0;
+    if (!wrong) return;
+    throw refuse("TSR-3506",
+                 fmt::format("'{}' of {} is {} bytes from the begin of '{}', or from its place a step before, and '{}' "
+                             "is addressed in elements of {}",
+                             nest.kind->intrinsic->pattern()->params[p]->name, nest.kind->intrinsic->name, wrong,
+                             nest.buffers[p]->name, of.name, of.element),
+                 nest.buffers[p]->name, "rows of whole elements: pad the buffer's last dimensions");
+  }
+
   void emit(const std::vector<Stmt>& own, const Nest& nest) {
     if (stream_.instructions.size() == kMostInstructionsOfAStream)
       throw refuse("TSR-3505", "the program has more than a million instructions", program_.name,
@@ -394,12 +425,16 @@ class Expander {
     instruction.kind = nest.number;
     instruction.extents.assign(missing, 1);
     for (const Stmt& loop : own) instruction.extents.push_back(value_of(loop->extent, values_));
+    if (steps_of(instruction) > kMostSteps)
+      throw refuse("TSR-3505", fmt::format("one '{}' would take more than {} steps", nest.kind->name, kMostSteps),
+                   program_.name, "smaller tiles: split loops further");
     for (size_t p = 0; p < nest.buffers.size(); ++p) {
       UnitOperand operand;
       operand.base = address(nest, p);
       operand.strides.assign(missing, 0);
       const std::vector<int64_t> by = strides(own, nest, p);
       operand.strides.insert(operand.strides.end(), by.begin(), by.end());
+      refuse_between_elements(nest, p, operand);
       if (const auto it = segments_.find(nest.buffers[p]); it != segments_.end()) operand.segment = it->second;
       if (nest.kind->padded[p]) {
         int64_t count = 0;

@@ -13,7 +13,8 @@ namespace tessera::inline accel {
 
 // Without tokens, in the order of the program. UserError TSR-3502 for a statement that is no instruction, TSR-3503 for
 // a buffer that instructions want in different memories, TSR-3504 when a memory is too small, with numbers, TSR-3505
-// for loops and addresses that only a run knows, and streams beyond a million instructions.
+// for loops and addresses that only a run knows, streams beyond a million instructions, and instructions of more than
+// kMostSteps, TSR-3506 for addresses between the elements of a memory.
 InstructionStream expand(const Accelerator& unit, const LoopProgram& program);
 
 }  // namespace tessera::inline accel

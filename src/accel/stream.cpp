@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <bit>
+#include <limits>
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
@@ -46,7 +47,10 @@ std::vector<int64_t> numbers_of(const Accelerator& unit, const StreamInstruction
 
 int64_t steps_of(const StreamInstruction& instruction) {
   int64_t steps = 1;
-  for (const int64_t extent : instruction.extents) steps *= extent;
+  for (const int64_t extent : instruction.extents)
+    if (extent == 0) return 0;
+  for (const int64_t extent : instruction.extents)
+    if (__builtin_mul_overflow(steps, extent, &steps)) return std::numeric_limits<int64_t>::max();
   return steps;
 }
 

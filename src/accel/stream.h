@@ -47,7 +47,9 @@ struct InstructionStream {
   std::vector<StreamInstruction> instructions;
 };
 
-// Steps of all its loops.
+// Of an instruction of a stream that is expanded or proven: every step of it is looked at.
+inline constexpr int64_t kMostSteps = int64_t{1} << 24;
+// Steps of all its loops; the largest number where that is larger still.
 int64_t steps_of(const StreamInstruction& instruction);
 // Calls `visit(operand, address)` with the byte address of each operand in each step. Padded steps are left out.
 void for_each_access(const Accelerator& unit, const StreamInstruction& instruction,

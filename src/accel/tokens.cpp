@@ -1,7 +1,9 @@
 #include "accel/tokens.h"
 
 #include <algorithm>
-#include <deque>
+#include <cstdlib>
+#include <numeric>
+#include <optional>
 #include <queue>
 
 #include <fmt/format.h>
@@ -67,6 +69,31 @@ class Places {
 
 int queue_of(const Accelerator& unit, const StreamInstruction& instruction) {
   return unit.instructions[static_cast<size_t>(instruction.kind)].queue;
+}
+
+// Of an operand in all steps that touch it.
+struct AddressRange {
+  int64_t first = 0, last = 0;
+  int64_t unit = 0;  // all are multiples of it
+};
+
+// None where no step does.
+std::optional<AddressRange> addresses_of(const StreamInstruction& instruction, size_t p) {
+  const UnitOperand& operand = instruction.operands[p];
+  AddressRange range{operand.base, operand.base, std::abs(operand.base)};
+  for (size_t l = 0; l < instruction.extents.size(); ++l) {
+    int64_t begin = 0, end = instruction.extents[l];
+    if (end <= 0) return std::nullopt;
+    if (!operand.inside.empty()) {
+      begin = operand.inside[l].first;
+      end = std::min(end, operand.inside[l].second);
+    }
+    if (end <= begin) return std::nullopt;
+    const int64_t reach = (end - 1 - begin) * operand.strides[l];
+    (reach < 0 ? range.first : range.last) += reach;
+    if (reach != 0) range.unit = std::gcd(range.unit, operand.strides[l]);
+  }
+  return range;
 }
 
 }  // namespace
@@ -144,6 +171,10 @@ std::vector<std::string> check_stream(const Accelerator& unit, const Instruction
   };
 
   // Places.
+  for (size_t i = 0; i < count; ++i)
+    if (steps_of(stream.instructions[i]) > kMostSteps)
+      problem(fmt::format("instruction {} takes more than {} steps", name(i), kMostSteps));
+  if (!problems.empty()) return problems;
   for (size_t i = 0; i < count; ++i) {
     const StreamInstruction& instruction = stream.instructions[i];
     const UnitInstruction& kind = unit.instructions[static_cast<size_t>(instruction.kind)];
@@ -159,20 +190,27 @@ std::vector<std::string> check_stream(const Accelerator& unit, const Instruction
                             stream.segments[static_cast<size_t>(segment)].name));
       }
     }
-    for_each_access(unit, instruction, [&](size_t p, int64_t address) {
-      if (told[p]) return;
+    for (size_t p = 0; p < kind.operands.size(); ++p) {
+      const auto range = told[p] ? std::nullopt : addresses_of(instruction, p);
+      if (!range) continue;
       const bool in_dram = kind.operands[p] == kDram;
       const int64_t bytes = in_dram ? stream.segments[static_cast<size_t>(instruction.operands[p].segment)].bytes
                                     : unit.memories[static_cast<size_t>(kind.operands[p])].bytes;
       const int64_t element = in_dram ? 1 : unit.memories[static_cast<size_t>(kind.operands[p])].element;
-      if (address >= 0 && address + core_bytes(kind, p) <= bytes && address % element == 0) return;
-      told[p] = true;
-      problem(fmt::format("instruction {}: operand '{}' is at byte {}, of {}", name(i),
-                          kind.intrinsic->pattern()->params[p]->name, address, bytes));
-    });
+      const int64_t width = dtype_bytes(kind.intrinsic->pattern()->params[p]->dtype, 1);
+      const std::string& operand = kind.intrinsic->pattern()->params[p]->name;
+      if (range->first < 0 || range->last + core_bytes(kind, p) > bytes)
+        problem(fmt::format("instruction {}: operand '{}' is at byte {}, of {}", name(i), operand,
+                            range->first < 0 ? range->first : range->last, bytes));
+      else if (range->unit % element || range->unit % width)
+        problem(fmt::format("instruction {}: operand '{}' lies between elements of {} bytes", name(i), operand,
+                            std::max(element, width)));
+    }
   }
+  if (!problems.empty()) return problems;
 
-  // Tokens: an instruction runs when those before it in its queue have, and those whose tokens it waits for.
+  // Tokens: an instruction runs when it is fetched, which is in the order of the list and while its queue has room, and
+  // those before it in its queue have run, and those whose tokens it waits for.
   // `done[i][q]` counts the instructions of queue q that are done, for certain, when i begins.
   std::vector<std::vector<size_t>> of_queue(queues), signals(queues * queues);
   std::vector<size_t> rank(count);
@@ -186,12 +224,19 @@ std::vector<std::string> check_stream(const Accelerator& unit, const Instruction
   std::vector<std::vector<size_t>> done(count, std::vector<size_t>(queues, 0));
   std::vector<bool> has_run(count, false);
   std::vector<size_t> next(queues, 0), taken(queues * queues, 0);
+  const auto depth = static_cast<size_t>(unit.queue_depth);
+  size_t fetched = 0;
   bool moved = true;
   while (moved) {
     moved = false;
+    for (; fetched < count; ++fetched) {
+      const auto own = static_cast<size_t>(queue_of(unit, stream.instructions[fetched]));
+      if (rank[fetched] >= depth && !has_run[of_queue[own][rank[fetched] - depth]]) break;
+    }
     for (size_t own = 0; own < queues; ++own) {
       while (next[own] < of_queue[own].size()) {
         const size_t i = of_queue[own][next[own]];
+        if (i >= fetched) break;
         std::vector<size_t> givers;
         bool waits = false;
         for (size_t other = 0; other < queues; ++other) {
@@ -218,7 +263,8 @@ std::vector<std::string> check_stream(const Accelerator& unit, const Instruction
   }
   for (size_t q = 0; q < queues; ++q)
     if (next[q] < of_queue[q].size())
-      problem(fmt::format("queue '{}' waits for ever at instruction {}", unit.queues[q], name(of_queue[q][next[q]])));
+      problem(fmt::format("queue '{}' waits for ever at instruction {}{}", unit.queues[q], name(of_queue[q][next[q]]),
+                          of_queue[q][next[q]] < fetched ? "" : ", which is never fetched: another queue is full"));
   for (size_t a = 0; a < queues; ++a)
     for (size_t b = 0; b < queues; ++b)
       if (const size_t left = signals[a * queues + b].size() - taken[a * queues + b];

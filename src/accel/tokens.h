@@ -18,7 +18,8 @@ void place_tokens(const Accelerator& unit, InstructionStream& stream);
 
 // What is wrong with a stream, found without knowing how its tokens were placed: places outside of a memory or segment,
 // tokens that are missing where two instructions touch the same place, that are never given (the stream then never
-// ends), or left over. Empty: every run, however the queues race, gives what the order of the list gives.
+// ends, as where the one who gives them stands behind a full queue), or left over. Empty: every run, however the queues
+// race, gives what the order of the list gives.
 std::vector<std::string> check_stream(const Accelerator& unit, const InstructionStream& stream);
 
 }  // namespace tessera::inline accel

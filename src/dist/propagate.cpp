@@ -32,6 +32,14 @@ int64_t bytes_of(const Graph& graph, ValueId value, const Sharding& sharding, co
   return dtype_bytes(graph.type(value).dtype, count);
 }
 
+// Of a type that ranks add, multiply and compare (runtime/comm).
+bool is_combined(DType dtype) {
+  return dtype == DType::kF64 || dtype == DType::kF32 || (is_int(dtype) && dtype_bits(dtype) >= 8);
+}
+
+// Parts of tensors are whole bytes.
+bool is_cut(DType dtype) { return dtype_bits(dtype) >= 8; }
+
 class Propagation {
  public:
   Propagation(const Graph& graph, const Mesh& mesh, const Pins& pins, const RankSpeed& speed)
@@ -62,6 +70,9 @@ class Propagation {
         refuse(fmt::format("{}{} for '{}', which is {}", sharding.to_string(), wrong.empty() ? "" : ": " + wrong, name,
                            graph_.type(value).to_string()),
                "dimensions that the mesh axes divide evenly, nothing partial");
+      if (!sharding.is_replicated() && !is_cut(graph_.type(value).dtype))
+        refuse(fmt::format("{} for '{}', which is {}", sharding.to_string(), name, graph_.type(value).to_string()),
+               "elements of a byte or more");
       for (const auto& dim : sharding.dims)
         if (dim.size() > 1) refuse(fmt::format("{} for '{}'", sharding.to_string(), name), "one mesh axis a dimension");
       plan_.values[v] = sharding;
@@ -139,8 +150,8 @@ class Propagation {
         refused.push_back(fmt::format("{} not along {}: {}", axis.name, factor.name, reason));
     }
     for (size_t o = 0; o < node.inputs.size(); ++o)
-      if (known_[index(node.inputs[o])] && plan_.values[index(node.inputs[o])].is_partial(axis.name) &&
-          factors.linear[o])
+      if (known_[index(node.inputs[o])] && is_partial_sum(node.inputs[o], axis) && factors.linear[o] &&
+          is_combined(graph_.type(node.outputs[0]).dtype))
         choices.push_back({nullptr, static_cast<int>(o)});
     for (Choice& choice : choices) price(node, factors, axis, plan, choice);
     const bool is_cut = std::any_of(node.inputs.begin(), node.inputs.end(), [&](ValueId v) {
@@ -162,6 +173,14 @@ class Propagation {
     apply(factors, axis, *best, plan);
     if (!best->factor && best->passes < 0)
       for (const std::string& reason : refused) remark(node, reason);
+  }
+
+  // What is linear in a sum may be done to its terms; not so with a largest element.
+  bool is_partial_sum(ValueId value, const MeshAxis& axis) const {
+    const std::vector<PartialAxis>& partial = plan_.values[index(value)].partial;
+    return std::any_of(partial.begin(), partial.end(), [&](const PartialAxis& p) {
+      return p.axis == axis.name && p.combiner == CollectiveCombiner::kSum;
+    });
   }
 
   // A sum of products of two operands.
@@ -188,11 +207,18 @@ class Propagation {
     if (factor.extent % axis.extent != 0 || factor.extent == 0)
       return fmt::format("{} is not divided evenly by {}", factor.extent, axis.extent);
     if (factor.result_dim < 0 && factors.combiner == CollectiveCombiner::kNone) return "nothing combines the parts";
+    const DType result = graph_.type(node.outputs[0]).dtype;
+    if (factor.result_dim < 0 && !is_combined(result))
+      return fmt::format("ranks do not combine {}", dtype_name(result));
+    if (factor.result_dim >= 0 && !is_cut(result)) return fmt::format("{} is not cut", dtype_name(result));
     if (factor.result_dim >= 0 && !plan.results[0].dims[static_cast<size_t>(factor.result_dim)].empty())
       return "another mesh axis divides it";
     if (std::all_of(factor.operand_dims.begin(), factor.operand_dims.end(), [](int d) { return d < 0; }) &&
         factor.result_dim < 0)
       return "no operand has it";
+    for (size_t o = 0; o < factor.operand_dims.size(); ++o)
+      if (const DType operand = graph_.type(node.inputs[o]).dtype; factor.operand_dims[o] >= 0 && !is_cut(operand))
+        return fmt::format("{} is not cut", dtype_name(operand));
     for (size_t o = 0; o < factor.operand_dims.size(); ++o)
       if (factor.operand_dims[o] >= 0 && !plan.operands[o].dims[static_cast<size_t>(factor.operand_dims[o])].empty())
         return "another mesh axis divides it";

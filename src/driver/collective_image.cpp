@@ -1,9 +1,12 @@
 #include "driver/collective_image.h"
 
+#include <algorithm>
 #include <cstring>
 #include <string>
 #include <string_view>
 #include <vector>
+
+#include <fmt/format.h>
 
 #include "abi/collective_abi.h"
 #include "support/error.h"
@@ -68,6 +71,24 @@ std::vector<uint32_t> groups_of(const Collective& collective) {
   return groups;
 }
 
+// All collectives, and the order in which a run comes to them. Ranks have other kernels around them: those for their
+// own parts of weights.
+std::vector<std::byte> what_ranks_do(const Program& program, const std::vector<size_t>& kernels) {
+  std::string text;
+  for (const size_t k : kernels) {
+    const BufferPtr& operand = program.kernels[k].program.params[0];
+    text += fmt::format("{} of {}", program.kernels[k].rule, dtype_name(operand->dtype));
+    for (const Expr& extent : operand->shape) text += fmt::format(" {}", *as_int(extent));
+    text += '\n';
+  }
+  for (const KernelCall& call : program.calls)
+    if (const auto it = std::find(kernels.begin(), kernels.end(), static_cast<size_t>(call.kernel));
+        it != kernels.end())
+      text += fmt::format("{}\n", it - kernels.begin());
+  const auto* bytes = reinterpret_cast<const std::byte*>(text.data());
+  return {bytes, bytes + text.size()};
+}
+
 }  // namespace
 
 std::optional<Collective> collective_of(const Kernel& kernel) { return Collective::parse(kernel.rule); }
@@ -107,7 +128,7 @@ DeviceImage generate_collectives(const Program& program, int32_t device, const T
   head.size = image.bytes().size();
   std::memcpy(image.bytes().data() + sizeof(head), rows.data(), rows.size() * sizeof(tsr_collective_row));
   std::memcpy(image.bytes().data(), &head, sizeof(head));
-  head.digest = digest_of(image.bytes());
+  head.digest = digest_of(what_ranks_do(program, kernels));
   std::memcpy(image.bytes().data(), &head, sizeof(head));
   return {std::move(image.bytes()), 0};
 }

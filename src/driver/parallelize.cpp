@@ -51,6 +51,7 @@ Pins pins_of(const Graph& graph, const ParallelOptions& options) {
     const auto dims = static_dims(graph.type(input).shape);
     const std::string& name = graph.value(input).name;
     if (data < 0 || !dims || dims->empty() || pins.contains(name)) continue;
+    if (dtype_bits(graph.type(input).dtype) < 8) continue;  // parts are whole bytes
     if (dims->at(0) % options.mesh.axes[static_cast<size_t>(data)].extent != 0) continue;
     Sharding cut = Sharding::replicated(dims->size());
     cut.dims[0].push_back("data");

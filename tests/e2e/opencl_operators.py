@@ -16,6 +16,10 @@ from onnx import TensorProto, helper, numpy_helper
 import model_runs as runs
 
 
+# Macros, types and functions of the language, which models may have as names of values.
+AWKWARD = ["M_E", "FLT_MAX", "get_local_id", "image3d_t", "CLK_LOCAL_MEM_FENCE", "float4", "half", "barrier", "NAN", "min"]
+
+
 class Zoo:
     """A model of independent nodes, each of which has inputs of its own and is an output."""
 
@@ -27,7 +31,8 @@ class Zoo:
         return int(self.random.integers(low, high + 1))
 
     def operand(self, *shape, dtype=np.float32, weight=False):
-        name = f"x{len(self.feeds) + len(self.weights)}"
+        number = len(self.feeds) + len(self.weights)
+        name = AWKWARD[number] if number < len(AWKWARD) else f"x{number}"
         values = self.random.standard_normal(shape) if np.dtype(dtype).kind == "f" else self.random.integers(-50, 50, shape)
         values = np.asarray(values, dtype)
         if weight:

@@ -74,6 +74,24 @@ class Parallelize(CliTest):
                 self.assertLessEqual(numpy.abs(got - want).max(), 1e-5 * numpy.abs(want).max())
                 shutil.rmtree(self.folder / "plan")
 
+    def test_constants_of_parts(self):
+        """What is computed of constants alone is constant, but each rank has its own part of it."""
+        if not MPIRUN:
+            self.skipTest("there is no mpirun: scripts/setup.sh installs it")
+        (self.folder / "constants.graph").write_text(
+            "graph @main(%x: f32[2,4]) -> (%y: f32[2,4]) {\n"
+            "  %a = constant {value = dense<f32[2,2] 1 2 3 4>} : f32[2,2]\n"
+            "  %w = constant {value = dense<f32[2,4] 1 2 3 4 5 6 7 8>} : f32[2,4]\n"
+            "  %p = matmul(%a, %w) : f32[2,4]\n  %y = add(%x, %p) : f32[2,4]\n}\n")
+        numpy.save(self.folder / "x.npy", numpy.zeros((2, 4), numpy.float32))
+        self.tessera("parallelize", "constants.graph", "--mesh", "m=2", "--pin", "w=@{_,m}", "-o", "plan")
+        command = [MPIRUN, "--allow-run-as-root", "--oversubscribe", "-n", 2, cli_support.TESSERA, "run", "plan", "--input",
+                   "@x.npy", "--output", "@y.npy", "--threads", 1, "--no-cache"]
+        done = subprocess.run([str(part) for part in command], cwd=self.folder, capture_output=True, text=True, timeout=300,
+                              env=self.environment)
+        self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
+        numpy.testing.assert_array_equal(numpy.load(self.folder / "y.npy"), [[11, 14, 17, 20], [23, 30, 37, 44]])
+
     def test_what_is_refused(self):
         def refused(id, *arguments):
             _, err = self.tessera("parallelize", "gpt.graph", *arguments, code=1)
@@ -91,7 +109,8 @@ class Parallelize(CliTest):
             "  %y = neg(%x) : f32[2]\n  %t = add(%x, %s) : f32[2]\n}\n")
         _, err = self.tessera("parallelize", "state.graph", "--mesh", "a=2", code=1)
         self.assertIn("error TSR-2111: the model has states", err)
-        self.tessera("parallelize", "gpt.graph", "--mesh", "data=2", "-o", "plan")
+        for mesh in ("data=4", "data=2"):  # the second one takes the place of the first
+            self.tessera("parallelize", "gpt.graph", "--mesh", mesh, "-o", "plan")
         _, err = self.tessera("run", "plan", code=1)
         self.assertIn("error TSR-6251: 'plan' is a plan for 2 processes, and this run has 1", err)
 

@@ -151,9 +151,32 @@ std::vector<Tensor*> pointers(std::vector<Tensor>& tensors) {
   return result;
 }
 
-Made make(Random& random, const Layer& layer, int loops, int rows, int threads, bool by_rows) {
+// The description with its instructions dealt to one queue, three or five.
+std::string with_queues(std::string text, int queues) {
+  const auto replace = [&](const std::string& from, const std::string& to) {
+    for (size_t at = text.find(from); at != std::string::npos; at = text.find(from, at + to.size()))
+      text.replace(at, from.size(), to);
+  };
+  const auto move = [&](const std::string& instruction, const std::string& from, const std::string& to) {
+    replace(fmt::format(R"("name": "{}", "queue": "{}")", instruction, from),
+            fmt::format(R"("name": "{}", "queue": "{}")", instruction, to));
+  };
+  if (queues == 1) {
+    replace(R"(["load", "compute", "store"])", R"(["all"])");
+    for (const char* name : {"load", "compute", "store"})
+      replace(fmt::format(R"("queue": "{}")", name), R"("queue": "all")");
+  } else if (queues == 5) {
+    replace(R"(["load", "compute", "store"])", R"(["store", "load", "weights", "compute", "round"])");
+    move("weights", "load", "weights");
+    move("shift", "compute", "round");
+  }
+  return text;
+}
+
+Made make(Random& random, const Layer& layer, int loops, int rows, int threads, bool by_rows, int queues = 3) {
   Made made;
-  made.unit = read_accelerator(description(layer.tile, loops, 1 << 15, 1 << 15, 1 << 16), "test.json");
+  made.unit =
+      read_accelerator(with_queues(description(layer.tile, loops, 1 << 15, 1 << 15, 1 << 16), queues), "test.json");
   made.original = parse_loop_programs(loops_of(layer))[0];
   made.stream = expand(made.unit, scheduled(made.unit, made.original, schedule_of(rows, threads, by_rows)));
   order_by_need(made.unit, made.stream);
@@ -168,16 +191,14 @@ Made make(Random& random, const Layer& layer, int loops, int rows, int threads, 
 
 Made make_random(Random& random, bool pads = true) {
   Layer layer{};
+  const int threads = pick(random, {1, 2, 2, 3, 4});
   do {
     const int kernel = pick(random, {1, 2, 3});
-    layer = {pick(random, {1, 2, 3}),    2 * pick(random, {1, 2}),
-             pick(random, {4, 5, 6, 8}), kernel,
-             pick(random, {1, 2}),       pads ? pick(random, {0, kernel / 2}) : 0,
-             pick(random, {2, 4, 8})};
-  } while (layer.result() < 2 || layer.result() % 2);
-  const int threads = pick(random, {1, 2});
-  const int rows = pick(random, {1, layer.result() / 2});
-  return make(random, layer, pick(random, {1, 2, 3, 5}), rows, threads, pick(random, {0, 1}));
+    layer = {pick(random, {1, 2, 3}), std::max(2, threads) * pick(random, {1, 2}), pick(random, {4, 5, 6, 8}), kernel,
+             pick(random, {1, 2}),    pads ? pick(random, {0, kernel / 2}) : 0,    pick(random, {2, 4, 8})};
+  } while (layer.result() < 2 || layer.result() % std::max(2, threads));
+  const int rows = pick(random, {1, layer.result() / std::max(2, threads)});
+  return make(random, layer, pick(random, {1, 2, 3, 5}), rows, threads, pick(random, {0, 1}), pick(random, {1, 3, 5}));
 }
 
 Tensor result_of(const Made& made, const std::vector<StreamInstruction>& instructions) {
@@ -412,6 +433,191 @@ TEST(Accelerator, WhatDoesNotFitIsSaid) {
               HasSubstr("TSR-3507"));
 }
 
+// Copies of `tile` bytes by way of one memory, addressed in `element` bytes; sums in DRAM; each of five queues has one
+// or two instructions.
+std::string copies(int tile, int element) {
+  std::vector<std::string> entries;
+  const auto add = [&](const char* name, const char* queue, const char* operands, const char* parameters,
+                       const char* result, const char* value) {
+    const std::string kernel =
+        fmt::format("kernel @{0}({1}) -> (d: {2}[{3}]) {{ for l in 0..{3} {{ d[l] = {4} }} }}", name,
+                    *parameters ? fmt::format("s: {}[{}]", parameters, tile) : "", result, tile, value);
+    entries.push_back(fmt::format(
+        R"({{"name": "{}", "queue": "{}", "loops": 2, "cycles": "n0 * n1", "operands": {}, "kernel": "{}"}})", name,
+        queue, operands, kernel));
+  };
+  add("load", "a", R"({"s": "dram", "d": "buf"})", "i8", "i8", "s[l]");
+  add("store", "b", R"({"s": "buf", "d": "dram"})", "i8", "i8", "s[l]");
+  add("widen", "c", R"({"s": "buf", "d": "buf"})", "i8", "i32", "cast:i32(s[l]) * 3:i32");
+  add("narrow", "b", R"({"s": "buf", "d": "dram"})", "i32", "i8", "cast:i8(s[l])");
+  add("clear", "d", R"({"d": "dram"})", "", "i8", "0:i8");
+  add("sum", "e", R"({"s": "buf", "d": "dram"})", "i8", "i8", "d[l] + s[l]");
+  return fmt::format(
+      R"({{"name": "copies", "clock_mhz": 1, "dram": {{"bytes_per_cycle": 1, "latency": 3, "burst": 4}},
+        "fetch": {{"cycles": 1, "queue_depth": 2}}, "memories": [{{"name": "buf", "bytes": {}, "element": {}}}],
+        "queues": ["a", "b", "c", "d", "e"], "instructions": [{}]}})",
+      4096 / element * element, element, fmt::join(entries, ",\n"));
+}
+
+// What the stream of a kernel computes, in the order of the list and in others, beside what its loops do.
+void expect_computes(const std::string& text, const std::string& schedule, int tile, int element,
+                     size_t* instructions = nullptr) {
+  Random random(8);
+  Made made;
+  made.unit = read_accelerator(copies(tile, element), "test.json");
+  made.original = parse_loop_programs(text)[0];
+  made.stream = expand(made.unit, scheduled(made.unit, made.original, schedule));
+  order_by_need(made.unit, made.stream);
+  place_tokens(made.unit, made.stream);
+  for (const BufferPtr& param : made.original.params) {
+    std::vector<int64_t> dims;
+    for (const Expr& extent : param->shape) dims.push_back(*as_int(extent));
+    made.segments.push_back(random_bytes(random, dims));
+  }
+  made.want = made.segments;
+  interpret(made.original, std::span<Tensor* const>(pointers(made.want)));
+  ASSERT_THAT(check_stream(made.unit, made.stream), testing::IsEmpty()) << print(made.unit, made.stream);
+  EXPECT_EQ(simulate(made.unit, made.stream).problem, "");
+  const auto decoded = decode(made.unit, encode(made.unit, made.stream));
+  EXPECT_TRUE(equal(result_of(made, decoded), made.want.back())) << print(made.unit, made.stream);
+  for (int race = 0; race < 3; ++race)
+    EXPECT_TRUE(equal(result_of(made, raced(random, made.unit, made.stream)), made.want.back()));
+  if (instructions) *instructions = made.stream.instructions.size();
+}
+
+// Loops whose ends depend on one around them: each iteration of that one is an instruction.
+TEST(Accelerator, Triangles) {
+  size_t instructions = 0;
+  expect_computes(R"(kernel @triangle(x: i8[5,5,4]) -> (y: i8[5,5,4]) {
+  alloc p: i8[5,5,4] local
+  for a in 0..5 { for b in 0..5 { for c in 0..4 { p[a, b, c] = x[a, b, c] } } }
+  for i in 0..5 { for j in 0..(i + 1) { for l in 0..4 { y[i, j, l] = p[i, j, l] } } }
+  for u in 0..5 { for v in 0..(4 - u) { for m in 0..4 { y[u, ((u + 1) + v), m] = p[u, ((u + 1) + v), m] } } }
+}
+)",
+                  "tensorize(c, \"copies.load\")\ntensorize(l, \"copies.store\")\ntensorize(m, \"copies.store\")\n", 4,
+                  4, &instructions);
+  EXPECT_EQ(instructions, 1u + 5 + 4);
+}
+
+// A buffer of wide elements behind one of an odd number of bytes.
+TEST(Accelerator, WideElementsLieAtTheirMultiples) {
+  for (const int element : {1, 3})
+    expect_computes(R"(kernel @wide(x: i8[1,3]) -> (y: i8[1,3]) {
+  alloc p: i8[1,3] local
+  for a in 0..1 { for b in 0..3 { p[a, b] = x[a, b] } }
+  alloc w: i32[1,3] local
+  for c in 0..1 { for d in 0..3 { w[c, d] = (cast:i32(p[c, d]) * 3:i32) } }
+  for i in 0..1 { for j in 0..3 { y[i, j] = cast:i8(w[i, j]) } }
+}
+)",
+                    "tensorize(b, \"copies.load\")\ntensorize(d, \"copies.widen\")\ntensorize(j, \"copies.narrow\")\n",
+                    3, element);
+}
+
+TEST(Accelerator, SumsInDram) {
+  expect_computes(R"(kernel @sums(x: i8[6,5,4]) -> (y: i8[5,4]) {
+  for i in 0..5 { for j in 0..4 { y[i, j] = 0:i8 } }
+  for k in 0..6 {
+    alloc p: i8[5,4] local
+    for a in 0..5 { for b in 0..4 { p[a, b] = x[k, a, b] } }
+    for c in 0..5 { for d in 0..4 { y[c, d] = (y[c, d] + p[c, d]) } }
+  }
+}
+)",
+                  "tensorize(j, \"copies.clear\")\ntensorize(b, \"copies.load\")\ntensorize(d, \"copies.sum\")\n", 4,
+                  4);
+}
+
+// Every step is looked at when a stream is proven.
+TEST(Accelerator, InstructionsWithoutAnEndAreRefused) {
+  const Accelerator unit = read_accelerator(description(4, 3, 4096, 4096, 4096), "test.json");
+  const LoopProgram original = parse_loop_programs(R"(kernel @again(x: i8[4]) -> (y: i8[4]) {
+  alloc s: i32[4] local
+  for a in 0..1000 { for b in 0..1000 { for c in 0..100 { for d in 0..4 { s[d] = 0:i32 } } } }
+  for l in 0..4 { y[l] = cast:i8(s[l]) }
+}
+)")[0];
+  const std::string schedule = "tensorize(d, \"unit.zero\")\ntensorize(l, \"unit.out\")\n";
+  EXPECT_THAT(error_of([&] { expand(unit, scheduled(unit, original, schedule)); }),
+              testing::AllOf(HasSubstr("TSR-3505"), HasSubstr("one 'zero' would take more than 16777216 steps")));
+  InstructionStream stream;
+  stream.instructions = {{2, {1000, 1000, 1000}, {{0, {0, 0, 0}}}, {}}};
+  EXPECT_THAT(check_stream(unit, stream), testing::ElementsAre(HasSubstr("takes more than 16777216 steps")));
+}
+
+TEST(Accelerator, RowsBetweenElementsAreRefused) {
+  EXPECT_THAT(error_of([&] {
+                expect_computes(R"(kernel @rows(x: i8[5,4]) -> (y: i8[5,4]) {
+  alloc p: i8[5,6] local
+  for a in 0..5 { for b in 0..4 { p[a, b] = x[a, b] } }
+  for i in 0..5 { for j in 0..4 { y[i, j] = p[i, j] } }
+}
+)",
+                                "tensorize(b, \"copies.load\")\ntensorize(j, \"copies.store\")\n", 4, 4);
+              }),
+              testing::AllOf(HasSubstr("TSR-3506"), HasSubstr("elements of 4")));
+}
+
+// A queue that is full holds up the fetching of what it waits for.
+TEST(Accelerator, StreamsThatAreNeverFetchedDoNotPass) {
+  Random random(6);
+  const Made made = make(random, {2, 2, 4, 1, 1, 0, 4}, 3, 1, 1, false);
+  InstructionStream stream;
+  stream.segments = made.stream.segments;
+  const auto first = [&](const char* name) {
+    for (StreamInstruction i : made.stream.instructions)
+      if (made.unit.instructions[static_cast<size_t>(i.kind)].name == name) {
+        i.waits = i.signals = 0;
+        return i;
+      }
+    return StreamInstruction();
+  };
+  StreamInstruction load = first("in"), zero = first("zero");
+  load.waits = 1u << 1;
+  zero.signals = 1u << 0;
+  for (int64_t loads : {made.unit.queue_depth, made.unit.queue_depth + 1}) {
+    stream.instructions.assign(static_cast<size_t>(loads), first("in"));
+    stream.instructions[0] = load;
+    stream.instructions.push_back(zero);
+    const bool ends = loads == made.unit.queue_depth;
+    EXPECT_EQ(simulate(made.unit, stream).problem.empty(), ends);
+    const std::vector<std::string> problems = check_stream(made.unit, stream);
+    EXPECT_EQ(problems.empty(), ends);
+    if (!ends) EXPECT_THAT(problems, testing::Contains(HasSubstr("queue 'load' waits for ever at instruction 0 (in)")));
+  }
+}
+
+// Whatever the bits, decoding answers or refuses, and the checker comes to an end.
+TEST(Accelerator, RandomWords) {
+  std::mt19937_64 random(7);
+  int decoded = 0, refused = 0, wrong = 0;
+  for (int round = 0; round < 400; ++round) {
+    const std::string text = description(2 << (round % 3), 1 + round % 5, 4096, 4096, 4096);
+    const Accelerator unit = read_accelerator(with_queues(text, 1 + round % 3 * 2), "test.json");
+    std::vector<uint64_t> words(static_cast<size_t>(instruction_bits(unit) / 64 * (1 + round % 4)));
+    for (uint64_t& word : words) word = random() & (round % 2 ? random() & random() & random() : ~uint64_t{0});
+    InstructionStream stream;
+    stream.segments = {{"x", 1000, false}, {"w", 1000, false}, {"y", 1000, true}};
+    try {
+      stream.instructions = decode(unit, words);
+    } catch (const UserError&) {
+      ++refused;
+      continue;
+    }
+    ++decoded;
+    EXPECT_EQ(decode(unit, encode(unit, stream)), stream.instructions);
+    const bool is_proven = check_stream(unit, stream).empty();
+    wrong += is_proven ? 0 : 1;
+    if (is_proven) {
+      EXPECT_EQ(simulate(unit, stream).problem, "");
+    }
+  }
+  EXPECT_GT(decoded, 50);
+  EXPECT_GT(refused, 50);
+  EXPECT_GT(wrong, 50);
+}
+
 TEST(Accelerator, BadDescriptions) {
   const std::string good = description(4, 3, 4096, 4096, 4096);
   const auto with = [&](const std::string& from, const std::string& to) {
@@ -432,6 +638,10 @@ TEST(Accelerator, BadDescriptions) {
   EXPECT_THAT(with("n0 *", "n9 *"), HasSubstr("TSR-31"));
   EXPECT_THAT(with("cast:i8(s[l])", "cast:i8(s[l]"), HasSubstr("TSR-3"));
   EXPECT_THAT(with("\"immediates\": {\"bits\": [0, 31]}", "\"immediates\": {}"), HasSubstr("has no range"));
+  EXPECT_THAT(with("cast:i32(x[k]) * cast:i32(w[o, k])", "cast:i32(w[o, k])"),
+              HasSubstr("operand 'x' of instruction 'dot' is neither read nor written by its kernel"));
+  EXPECT_THAT(error_of([&] { read_accelerator(description(4, 0, 4096, 4096, 4096), "test.json"); }),
+              HasSubstr("operand 's' of instruction 'in' is padded, and there is no loop"));
   EXPECT_THAT(with("\"name\": \"wgt\"", "\"name\": \"inp\""), HasSubstr("a second memory 'inp'"));
 }
 

@@ -168,24 +168,6 @@ output %y
 )");
 }
 
-std::string refusal(const std::string& name, const char* sharding) {
-  const Mesh mesh = mesh_of("data=2,model=3");
-  try {
-    propagate(parse(kMlp), mesh, {{name, sharding_of(sharding, mesh)}}, {});
-  } catch (const UserError& error) {
-    return error.what();
-  }
-  return "";
-}
-
-TEST(Propagation, PinsThatDoNotFit) {
-  EXPECT_THAT(refusal("h", "@{data,_}"), HasSubstr("TSR-2110: 'h' is to be sharded, and is no input or constant\n"
-                                                   "  legal: x, w1, w2"));
-  EXPECT_THAT(refusal("x", "@{model,_}"),
-              HasSubstr("TSR-2110: @{model,_}: dimension 0 of 8 is not cut evenly in 3 for 'x', which is f32[8,16]"));
-  EXPECT_THAT(refusal("x", "@{_,_}+sum(data)"), HasSubstr("TSR-2110: @{_,_}+sum(data) for 'x', which is f32[8,16]"));
-}
-
 void expect_ranks_agree(const Graph& graph, const Mesh& mesh, const Pins& pins, uint64_t seed, int64_t* cut) {
   const ShardingPlan plan = propagate(graph, mesh, pins, {});
   std::vector<Graph> graphs;
@@ -208,6 +190,66 @@ void expect_ranks_agree(const Graph& graph, const Mesh& mesh, const Pins& pins, 
             << "rank " << r << ", output " << o << "\n"
             << plan_text(graph, plan);
     }
+}
+
+// Twice a sum is the sum of all twice; minus the largest is not the largest of all minus.
+TEST(Propagation, OnlySumsStayPartialThroughWhatIsLinear) {
+  for (const char* kind : {"max", "min", "prod", "sum"}) {
+    const Graph graph = parse(fmt::format(R"(graph @main(%x: f32[8,16]) -> (%y: f32[16]) {{
+  %minus = constant {{value = dense<f32[] -2>}} : f32[]
+  %r = reduce(%x) {{axes = [0], keepdims = false, kind = "{}"}} : f32[16]
+  %y = mul(%r, %minus) : f32[16]
+}}
+)",
+                                          kind));
+    const Mesh mesh = mesh_of("data=4");
+    const Pins pins = {{"x", sharding_of("@{data,_}", mesh)}};
+    const std::string text = plan_text(graph, propagate(graph, mesh, pins, {}));
+    EXPECT_THAT(text, HasSubstr(fmt::format("%r: f32[16]@{{_}}+{}(data) = reduce(%x)", kind)));
+    EXPECT_THAT(text, HasSubstr(std::string(kind) == "sum" ? "%y: f32[16]@{_}+sum(data)" : "%y: f32[16]@{_} ="));
+    int64_t cut = 0;
+    expect_ranks_agree(graph, mesh, pins, 7, &cut);
+  }
+}
+
+// What no communicator can add is not divided, nor what lies two to a byte.
+TEST(Propagation, TypesThatRanksCannotShare) {
+  const Mesh mesh = mesh_of("data=2");
+  const Graph halves = parse(R"(graph @main(%x: f16[8,16]) -> (%y: f16[]) {
+  %y = reduce(%x) {axes = [0, 1], keepdims = false, kind = "sum"} : f16[]
+}
+)");
+  const ShardingPlan plan = propagate(halves, mesh, {{"x", sharding_of("@{data,_}", mesh)}}, {});
+  EXPECT_THAT(plan_text(halves, plan), HasSubstr("%y: f16[]@{} = reduce(%x)"));
+  EXPECT_THAT(plan.remarks, testing::ElementsAre(HasSubstr("data not along r0: ranks do not combine f16")));
+  const Graph nibbles = parse(R"(graph @main(%x: f32[8,4]) -> (%y: f32[8,6]) {
+  %w = constant {value = dense<i4[4,6] 1 2 3 4 5 6 7 -8 -7 -6 -5 -4 -3 -2 -1 0 1 2 3 4 5 6 7 -8>} : i4[4,6]
+  %f = cast(%w) {to = f32} : f32[4,6]
+  %y = matmul(%x, %f) : f32[8,6]
+}
+)");
+  int64_t cut = 0;
+  expect_ranks_agree(nibbles, mesh, {}, 5, &cut);
+  EXPECT_THAT([&] { propagate(nibbles, mesh, {{"w", sharding_of("@{data,_}", mesh)}}, {}); },
+              testing::ThrowsMessage<UserError>(HasSubstr("TSR-2110: @{data,_} for 'w', which is i4[4,6]")));
+}
+
+std::string refusal(const std::string& name, const char* sharding) {
+  const Mesh mesh = mesh_of("data=2,model=3");
+  try {
+    propagate(parse(kMlp), mesh, {{name, sharding_of(sharding, mesh)}}, {});
+  } catch (const UserError& error) {
+    return error.what();
+  }
+  return "";
+}
+
+TEST(Propagation, PinsThatDoNotFit) {
+  EXPECT_THAT(refusal("h", "@{data,_}"), HasSubstr("TSR-2110: 'h' is to be sharded, and is no input or constant\n"
+                                                   "  legal: x, w1, w2"));
+  EXPECT_THAT(refusal("x", "@{model,_}"),
+              HasSubstr("TSR-2110: @{model,_}: dimension 0 of 8 is not cut evenly in 3 for 'x', which is f32[8,16]"));
+  EXPECT_THAT(refusal("x", "@{_,_}+sum(data)"), HasSubstr("TSR-2110: @{_,_}+sum(data) for 'x', which is f32[8,16]"));
 }
 
 // Of an input or a constant: a random sharding that fits it.

@@ -23,11 +23,11 @@ constexpr std::array kCudaHelpers = {
     Text{"f64_of_bits", "f64 f64_of_bits(u64 bits) { return __longlong_as_double((i64)bits); }"},
 };
 
-constexpr std::array<std::string_view, 31> kOpenClNames = {
-    "kernel", "global",  "local",     "constant", "private",  "read_only", "write_only", "read_write",
-    "half",   "uchar",   "ushort",    "uint",     "ulong",    "image2d_t", "sampler_t",  "event_t",
-    "pipe",   "complex", "imaginary", "quad",     "vec_step", "fabsf",     "sqrtf",      "floorf",
-    "ceilf",  "rintf",   "truncf",    "fmaf",     "M_PI",     "isnan",     "generic"};
+constexpr std::array<std::string_view, 30> kOpenClNames = {
+    "kernel", "global",   "local",   "constant", "private",      "read_only",   "write_only", "read_write",
+    "half",   "uchar",    "ushort",  "uint",     "ulong",        "pipe",        "complex",    "imaginary",
+    "quad",   "vec_step", "fabsf",   "sqrtf",    "floorf",       "ceilf",       "rintf",      "truncf",
+    "fmaf",   "isnan",    "generic", "barrier",  "get_local_id", "get_group_id"};
 constexpr std::array<std::string_view, 14> kCudaNames = {"threadIdx", "blockIdx", "blockDim",  "gridDim",  "warpSize",
                                                          "dim3",      "float2",   "float4",    "int2",     "int4",
                                                          "asm",       "operator", "constexpr", "namespace"};

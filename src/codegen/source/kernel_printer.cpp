@@ -42,6 +42,12 @@ std::optional<bool> known_comparison(BinaryOp op, const Expr& a, const Expr& b) 
   return std::nullopt;
 }
 
+// The compilers of devices come with headers of their own, whose macros and types are many: M_PI, FLT_MAX, image3d_t.
+bool looks_like_a_header_name(const std::string& name) {
+  const auto is_lower = [](unsigned char c) { return std::islower(c) != 0; };
+  return name.ends_with("_t") || (name.size() > 2 && std::none_of(name.begin(), name.end(), is_lower));
+}
+
 bool mentions(const std::string& text, const std::string& name) {
   const auto is_part = [](char c) { return std::isalnum(static_cast<unsigned char>(c)) || c == '_'; };
   for (size_t at = text.find(name); at != std::string::npos; at = text.find(name, at + 1)) {
@@ -81,6 +87,7 @@ std::string KernelPrinter::print() {
 // A name that nothing else in the function has.
 std::string KernelPrinter::fresh(const std::string& text) {
   std::string name = identifier(text);
+  if (launch_ && looks_like_a_header_name(name)) name += '_';
   while (names_[name]++ > 0) name += fmt::format("_{}", names_[name]);
   return name;
 }

@@ -7,6 +7,7 @@
 #include "graph_passes/support/graph_util.h"
 #include "graph_passes/support/operand_access.h"
 #include "graph_passes/support/regions.h"
+#include "types/collective.h"
 
 namespace tessera::inline graph_passes {
 namespace {
@@ -94,6 +95,8 @@ Graph fold_constants(const Graph& graph, const PassContext& ctx) {
         if (node.op->kind == OpKind::kConstant || node.op->kind == OpKind::kGroup || has_symbolic_attrs(node))
           return {};
         Graph& target = rewriter.target();
+        // Ranks whose constants are parts of one have others each.
+        if (find_collective_kind(node.op->name)) return {};
         if (is_control_flow(node)) return fold_node(rewriter, ctx, node, inputs);
         std::vector<Tensor> operands;
         for (const ValueId input : inputs) {
