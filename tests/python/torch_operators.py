@@ -149,8 +149,8 @@ def quotients(a, b):
 
 
 def special(x, y):
-    return (x.sign(), F.threshold(x, 0.5, 3.0), torch.atan2(y, x), x // y, x % y, x.clamp(-1, 1), torch.maximum(x, y), torch.where(x > y, x, y),
-            F.relu(x), x.sigmoid(), x.tanh(), torch.nan_to_num(x), x == y, x < y)
+    return (x.sign(), F.threshold(x, 0.5, 3.0), torch.atan2(y, x), x // y, x % y, x.clamp(-1, 1), torch.maximum(x, y),
+            torch.where(x > y, x, y), F.relu(x), x.sigmoid(), x.tanh(), torch.nan_to_num(x), x == y, x < y)
 
 
 def wide(x):  # sums and squares of 16-bit floats that are no 16-bit floats
@@ -163,8 +163,8 @@ def no_dimensions(x):
 
 
 def one_number(x):
-    return (x.flip(0), x.index_select(0, torch.tensor([0])), x.logsumexp(0), x.cumsum(0), x.sort(), x.max(0), x.softmax(0), x.argmax(0, keepdim=True),
-            x.gather(0, torch.tensor(0)))
+    return (x.flip(0), x.index_select(0, torch.tensor([0])), x.logsumexp(0), x.cumsum(0), x.sort(), x.max(0), x.softmax(0),
+            x.argmax(0, keepdim=True), x.gather(0, torch.tensor(0)))
 
 
 def resized(x):  # [1, 2, 5, 7]
