@@ -112,6 +112,14 @@ def check_open_sizes():
     assert len(tessera.torch.reports()) == 1, tessera.torch.reports()
     report = tessera.torch.last_report()
     assert report.regions[0].symbols and report.eager_runs == 0, report
+    # Factors of open sizes are computed by operators of the library prims.
+    decoder = torch.nn.Sequential(torch.nn.Conv2d(3, 8, 3, 2, 1), torch.nn.Upsample(scale_factor=2),
+                                  torch.nn.ConvTranspose2d(8, 3, 4, 2, 1)).eval()
+    run = compiled(decoder, torch.randn(1, 3, 16, 16), what="upsampling of open sizes", dynamic=True)
+    with torch.no_grad():
+        for extent in (9, 31):
+            x = torch.randn(1, 3, extent, extent)
+            same(run(x), decoder(x), f"upsampling of {extent}")
 
 
 def check_fallback():

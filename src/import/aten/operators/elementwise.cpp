@@ -205,7 +205,7 @@ void import_lerp(AtenContext& c) {
 // ---- conversions; values are immutable here, so a copy is the value ----
 
 void import_conversion(AtenContext& c) {
-  const ValueId x = c.tensor("self");
+  const ValueId x = c.tensor(c.has("self") ? "self" : "a");
   const DType to = c.result_dtype(c.dtype(x));
   // PyTorch cuts fractions off and wraps; our conversion cuts them off and saturates.
   c.out(c.cast(x, to));
@@ -271,6 +271,7 @@ std::span<const AtenOperator> elementwise_operators() {
       {"native_dropout", import_dropout},
       {"ne", as_comparison<kNe>},
       {"pow", import_pow},
+      {"prims.convert_element_type", import_conversion},  // of sizes that PyTorch computes with as tensors
       {"remainder", import_remainder},
       {"rsub", import_rsub},
       {"sub", import_sub},
