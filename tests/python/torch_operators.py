@@ -143,6 +143,41 @@ def attention(q, k, v, mask):
             F.scaled_dot_product_attention(q, k, v, mask), F.scaled_dot_product_attention(q, k, v, mask.float(), scale=0.3))
 
 
+def quotients(a, b):
+    return (a // b, a % b, torch.div(a, b, rounding_mode="floor"), torch.div(a, b, rounding_mode="trunc"), torch.fmod(a, b), a // 0.1,
+            a % -0.1)
+
+
+def special(x, y):
+    return (x.sign(), F.threshold(x, 0.5, 3.0), torch.atan2(y, x), x // y, x % y, x.clamp(-1, 1), torch.maximum(x, y),
+            torch.where(x > y, x, y), F.relu(x), x.sigmoid(), x.tanh(), torch.nan_to_num(x), x == y, x < y)
+
+
+def wide(x):  # sums and squares of 16-bit floats that are no 16-bit floats
+    return ((x + 100).mean(), (x * 300).norm(), (x * 300).norm(dim=0), (x * 100).var(), (x * 100).std(), (x + 9).logsumexp(0),
+            F.normalize((x * 300).reshape(4, -1), dim=1))
+
+
+def no_dimensions(x):
+    return x.any(dim=()), x.all(dim=()), x.squeeze(()), x.sum(dim=()), x.amax(dim=()), x.flip([])
+
+
+def one_number(x):
+    return (x.flip(0), x.index_select(0, torch.tensor([0])), x.logsumexp(0), x.cumsum(0), x.sort(), x.max(0), x.softmax(0),
+            x.argmax(0, keepdim=True), x.gather(0, torch.tensor(0)))
+
+
+def resized(x):  # [1, 2, 5, 7]
+    return (F.interpolate(x, (5, 7), mode="bilinear"),
+            F.interpolate(x, scale_factor=1.1, mode="bicubic"), F.interpolate(x, scale_factor=1.1, mode="bilinear", align_corners=True),
+            F.interpolate(x, scale_factor=(1.3, 0.7), mode="bilinear"))
+
+
+def nothing(x):  # [0, 3]
+    return (x.split(2), x.chunk(3), x.chunk(2, 1), torch.ones(5, 3).slice_scatter(x, 0, 3, 2, 2), torch.ones(5, 0) @ x, x.softmax(0),
+            x.logsumexp(0), x.mean(1), x.prod(0), x.flip(0), F.linear(x, torch.ones(4, 3)), x.topk(2, 1), x[:, [0, 1]])
+
+
 def cases():
     for shape in SHAPES:
         yield f"unary {shape}", unary, (tensor(*shape),)
@@ -171,4 +206,16 @@ def cases():
     yield "norms", norms, (tensor(2, 6, 5, 5), tensor(6))
     yield "attention", attention, (tensor(2, 4, 9, 8), tensor(2, 4, 9, 8, seed=1), tensor(2, 4, 9, 8, seed=2), tensor(2, 1, 9, 9,
         dtype=torch.bool))
+    tenths = torch.arange(-60, 61)[:, None] / 10
+    for dtype in FLOATS:
+        yield f"quotients {dtype}", quotients, (tenths.to(dtype), torch.tensor([0.1, 0.2, 0.3, 0.7, -0.1, -0.3, 3.0, -7.0], dtype=dtype))
+    numbers = torch.tensor([0.0, -0.0, 1.0, -1.0, 2.5, -0.5, float("inf"), -float("inf"), float("nan")])
+    yield "special numbers", special, tuple(t.contiguous() for t in torch.meshgrid(numbers, numbers, indexing="ij"))
+    for dtype in FLOATS:
+        yield f"large sums {dtype}", wide, (tensor(12000, dtype=dtype),)
+    yield "lists of no dimensions", no_dimensions, (tensor(3, 1),)
+    yield "one number", one_number, (tensor(),)
+    yield "maxima of two types", lambda x, n: (torch.max(x, n), torch.min(n > 0, x > 0)), (tensor(5), tensor(5, dtype=torch.int64))
+    yield "resizing", resized, (tensor(1, 2, 5, 7),)
+    yield "parts of nothing", nothing, (tensor(0, 3),)
     yield "no elements", lambda x: (x + 1, x.sum(), x.sum(1), torch.cat([x, x]), x.reshape(3, 0)), (tensor(0, 3),)

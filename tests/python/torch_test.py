@@ -32,8 +32,8 @@ import torch_operators  # noqa: E402
 
 
 def flat(value):
-    if isinstance(value, torch.Tensor):
-        return [value]
+    if isinstance(value, (torch.Tensor, int)):
+        return [torch.as_tensor(value)]
     return [t for v in value for t in flat(v)]
 
 
@@ -112,6 +112,14 @@ def check_open_sizes():
     assert len(tessera.torch.reports()) == 1, tessera.torch.reports()
     report = tessera.torch.last_report()
     assert report.regions[0].symbols and report.eager_runs == 0, report
+    # Factors of open sizes are computed by operators of the library prims.
+    decoder = torch.nn.Sequential(torch.nn.Conv2d(3, 8, 3, 2, 1), torch.nn.Upsample(scale_factor=2),
+                                  torch.nn.ConvTranspose2d(8, 3, 4, 2, 1)).eval()
+    run = compiled(decoder, torch.randn(1, 3, 16, 16), what="upsampling of open sizes", dynamic=True)
+    with torch.no_grad():
+        for extent in (9, 31):
+            x = torch.randn(1, 3, extent, extent)
+            same(run(x), decoder(x), f"upsampling of {extent}")
 
 
 def check_fallback():
@@ -171,6 +179,54 @@ def check_changes():
             same(run(torch.ones(1, 3)), layer(torch.ones(1, 3)), f"another weight, step {step}")
     report = tessera.torch.last_report()
     assert report.recompiled == 5 and report.frozen == 0, report
+
+
+def memory(tensors):
+    return [(t.stride(), t.storage_offset(), [t.untyped_storage().data_ptr() == o.untyped_storage().data_ptr() for o in tensors])
+            for t in tensors if isinstance(t, torch.Tensor)]
+
+
+def check_views():
+    """Results that are views of inputs, or of each other, are that; sizes that are results are numbers."""
+    def of_inputs(x):
+        return x[x.shape[0] // 2:], x.t()[1:], x.expand(3, *x.shape), x.chunk(2)[1], x, x.sum(0)
+
+    def of_results(x):
+        y = x * 2
+        return y, y[1:], y.t(), y[x.shape[0] // 2:].t(), x.shape[0] * 2 + 1
+
+    def lone(x):
+        return (x * 2)[1:], (x + 1).t()
+
+    for function in (of_inputs, of_results, lone):
+        for dynamic in (False, True):
+            run = compiled(function, torch.randn(4, 5), what=function.__name__, dynamic=dynamic)
+            with torch.no_grad():
+                for rows in (4, 6, 9):
+                    x = torch.randn(rows, 5)
+                    got, want = run(x), function(x)
+                    same([*got[:4]], [*want[:4]], f"{function.__name__} of {rows}")
+                    if function is not lone:
+                        assert memory(got[:4]) == memory(want[:4]), (function.__name__, rows, memory(got[:4]), memory(want[:4]))
+                        assert not isinstance(want[-1], int) or got[-1] == want[-1], (got[-1], want[-1])
+    # A number that is an input and nobody's size.
+    torch._dynamo.reset()
+    run = torch.compile(lambda x, n: (torch.arange(n) + x[0], n * 2 + 1, x * n), backend="tessera", dynamic=True)
+    with torch.no_grad():
+        for n in (4, 7, 20):
+            got = run(torch.ones(3), n)
+            assert got[0].shape == (n,) and got[1] == 2 * n + 1 and (got[2] == n).all(), got
+
+
+def check_inference_tensors():
+    """Weights made in inference mode have no version: they are not frozen."""
+    torch._dynamo.reset()
+    with torch.inference_mode():
+        layer = torch.nn.Linear(3, 2)
+        run = torch.compile(layer, backend="tessera")
+        for _ in range(3):
+            layer.weight.mul_(0.5)
+            same(run(torch.ones(1, 3)), layer(torch.ones(1, 3)), "weights of inference mode")
 
 
 def check_pt2(tessera_command):
@@ -238,7 +294,7 @@ def main():
     args = parser.parse_args()
     torch.set_num_threads(1)
     checks = {"operators": check_operators, "resnet": check_resnet, "open_sizes": check_open_sizes, "fallback": check_fallback,
-              "changes": check_changes,
+              "changes": check_changes, "views": check_views, "inference_tensors": check_inference_tensors,
               "pt2": lambda: check_pt2(args.tessera), "transformer": check_transformer,
               "docs": check_docs}
     failed = 0

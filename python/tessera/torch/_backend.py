@@ -18,6 +18,7 @@ import tessera
 from .. import _native
 from ._records import NotRecorded, is_part, program
 from ._report import Region, Report, new_report
+from ._views import Views
 
 # numpy has no type of its own for these: the same bits as integers.
 _CARRIED = {torch.bfloat16: (torch.int16, ml_dtypes.bfloat16), torch.float8_e4m3fn: (torch.uint8, ml_dtypes.float8_e4m3fn),
@@ -28,7 +29,7 @@ _MOST = 8192  # what an open size may be, where nothing bounds it
 
 
 def _to_numpy(tensor: torch.Tensor) -> np.ndarray:
-    tensor = tensor.detach()
+    tensor = tensor.detach().resolve_neg()
     if tensor.dtype in _CARRIED:
         carrier, dtype = _CARRIED[tensor.dtype]
         return tensor.contiguous().view(carrier).numpy().view(dtype)
@@ -116,6 +117,8 @@ class _Compiled:
         self._freeze(constants)
 
     def _freeze(self, constants: Mapping[int, torch.Tensor]) -> None:
+        # What inference mode made has no version that would tell when it changes.
+        constants = {i: tensor for i, tensor in constants.items() if not tensor.is_inference()}
         # The tensors are kept, so that no other one gets their memory.
         self._constants = [(i, tensor, tensor.data_ptr(), _version(tensor)) for i, tensor in constants.items()]
         self._report.frozen = len(self._constants)
@@ -205,8 +208,18 @@ class _Region:
         self._is_single = isinstance(self._results, torch.fx.Node)
         results = [self._results] if self._is_single else list(self._results)
         operators = sum(node.op == "call_function" and not is_part(node) for node in graph.nodes)
-        computed: list[torch.fx.Node] = []  # the results that the model gives
+        self._views = Views(module, results)
+        if self._views.lost:
+            raise NotRecorded(f"'{self._views.lost[0]}' is a view of an input that depends on what is computed")
+        computed = list(self._views.sources)  # what the model gives
         places = {node.name: i for i, node in enumerate(placeholders)}
+        self._inputs = [i for i, n in enumerate(placeholders) if isinstance(n.meta.get("val"), torch.Tensor) and n.name not in frozen]
+        self._symbols = _symbols(placeholders, self._inputs, options.get("max_size", _MOST))
+        # Symbols that are inputs themselves, and no tensor's size.
+        self._numbers: dict[str, int] = {}
+        for i, value in enumerate(node.meta.get("val") for node in placeholders):
+            if isinstance(value, (torch.SymInt, torch.SymFloat)) and value.node.expr.is_symbol:
+                self._numbers[str(value.node.expr)] = i
         self._how: list[tuple[str, Any]] = []
         for result in results:
             value = result.meta.get("val") if isinstance(result, torch.fx.Node) else result
@@ -214,14 +227,18 @@ class _Region:
                 self._how.append(("is", result))
             elif result.name in places:
                 self._how.append(("input", places[result.name]))
+            elif result in self._views.nodes:
+                self._how.append(("view", self._views.nodes.index(result)))
             elif isinstance(value, torch.Tensor):
                 if result not in computed:
                     computed.append(result)
                 self._how.append(("output", computed.index(result)))
+            elif isinstance(value, (torch.SymInt, torch.SymFloat, torch.SymBool)):
+                self._how.append(("number", self._number(value)))
+            elif value is None or isinstance(value, (bool, int, float)):
+                self._how.append(("is", value))
             else:
-                self._how.append(("size", value.node.expr if isinstance(value, torch.SymInt) else value))
-        self._inputs = [i for i, n in enumerate(placeholders) if isinstance(n.meta.get("val"), torch.Tensor) and n.name not in frozen]
-        self._symbols = _symbols(placeholders, self._inputs, options.get("max_size", _MOST))
+                raise NotRecorded(f"the result '{result.name}' is a {type(value).__name__}")
         self.refused: list[tuple[str, str, str]] = []
         self._model = None
         if not computed:
@@ -238,8 +255,14 @@ class _Region:
         self._model = tessera.compile(archive, dims=ranges, **settings)
         report.regions.append(Region(operators, time.perf_counter() - start, ranges))
 
+    def _number(self, value: torch.SymInt | torch.SymFloat | torch.SymBool) -> tuple[type, Any]:
+        expr = value.node.expr
+        if missing := {str(s) for s in expr.free_symbols} - self._symbols.keys() - self._numbers.keys():
+            raise NotRecorded(f"the result {expr} depends on {', '.join(sorted(missing))}, which no input has as a size by itself")
+        return int if isinstance(value, torch.SymInt) else float if isinstance(value, torch.SymFloat) else bool, expr
+
     def __call__(self, values: list[Any]) -> Any:
-        sizes = {}
+        sizes = {name: values[i] for name, i in self._numbers.items()}
         for name, (i, axis, lo, hi, _) in self._symbols.items():
             sizes[name] = values[i].shape[axis]
             if not lo <= sizes[name] <= hi:
@@ -248,14 +271,18 @@ class _Region:
         outputs: list[torch.Tensor] = []
         if self._model is not None:
             outputs = [_to_torch(array) for array in self._model.run([_to_numpy(values[i]) for i in self._inputs])]
+        views = self._views(values, outputs[: len(self._views.sources)])
         results = []
         for how, what in self._how:
             if how == "output":
                 results.append(outputs[what])
+            elif how == "view":
+                results.append(views[what])
             elif how == "input":
                 results.append(values[what])
-            elif how == "size" and hasattr(what, "free_symbols"):
-                results.append(int(what.subs({s: sizes[str(s)] for s in what.free_symbols})))
+            elif how == "number":
+                kind, expr = what
+                results.append(kind(sizes[str(expr)] if expr.is_symbol else expr.subs({s: sizes[str(s)] for s in expr.free_symbols})))
             else:
                 results.append(what)
         return results[0] if self._is_single else tuple(results)

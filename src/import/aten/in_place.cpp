@@ -10,11 +10,11 @@ namespace {
 
 // Their results may have their operand's memory.
 constexpr std::string_view kViews[] = {
-    "_reshape_alias", "_to_copy",  "alias",   "as_strided", "chunk",   "contiguous", "detach",
-    "diagonal",       "dropout",   "expand",  "expand_as",  "flatten", "lift_fresh", "movedim",
-    "narrow",         "permute",   "reshape", "select",     "slice",   "split",      "split_with_sizes",
-    "squeeze",        "t",         "to",      "transpose",  "type_as", "unbind",     "unflatten",
-    "unfold",         "unsqueeze", "view",    "view_as",
+    "_reshape_alias",   "_to_copy", "alias",     "as_strided", "chunk",           "contiguous", "detach",
+    "diagonal",         "dropout",  "expand",    "expand_as",  "feature_dropout", "flatten",    "lift_fresh",
+    "movedim",          "narrow",   "permute",   "reshape",    "select",          "slice",      "split",
+    "split_with_sizes", "squeeze",  "t",         "to",         "transpose",       "type_as",    "unbind",
+    "unflatten",        "unfold",   "unsqueeze", "view",       "view_as",
 };
 
 const std::string* first_operand(const AtenNode& node) {

@@ -33,16 +33,18 @@ const std::vector<AtenOperator>& all_operators() {
 const AtenOperator* find_operator(const std::string& target) {
   const OperatorName name = operator_name(target);
   // Of the forms that write into an operand none is read: a program has values, and no places.
-  if (name.library != "aten" || name.overload == "out" || name.overload.ends_with("_out")) return nullptr;
+  if (name.overload == "out" || name.overload.ends_with("_out")) return nullptr;
+  const std::string wanted = name.library == "aten" ? name.name : name.library + "." + name.name;
   const auto& all = all_operators();
-  const auto it = std::lower_bound(all.begin(), all.end(), name.name,
+  const auto it = std::lower_bound(all.begin(), all.end(), wanted,
                                    [](const AtenOperator& row, std::string_view key) { return row.name < key; });
-  return it != all.end() && it->name == name.name ? &*it : nullptr;
+  return it != all.end() && it->name == wanted ? &*it : nullptr;
 }
 
 std::vector<std::string> read_aten_operators() {
   std::vector<std::string> names;
-  for (const AtenOperator& row : all_operators()) names.push_back(fmt::format("aten.{}", row.name));
+  for (const AtenOperator& row : all_operators())
+    names.push_back(row.name.find('.') == row.name.npos ? fmt::format("aten.{}", row.name) : std::string(row.name));
   return names;
 }
 

@@ -10,7 +10,7 @@
 namespace tessera::inline aten {
 
 struct AtenOperator {
-  std::string_view name;  // without its overload: "add"
+  std::string_view name;  // without its overload: "add"; of another library than aten, with that
   void (*handler)(AtenContext& c);
 };
 

@@ -49,19 +49,35 @@ void import_mul(AtenContext& c) {
   c.out(c.op(c.dtype(p.a) == DType::kBool ? "logical_and" : "mul", {p.a, p.b}));
 }
 
+// Whether a remainder of integers or floats, which has the sign of a, has another than b: a quotient rounded down is
+// one less then.
+ValueId is_beyond(AtenContext& c, ValueId rest, ValueId b) {
+  const ValueId zero = c.scalar_like(rest, 0);
+  const ValueId other_sign = c.op("ne", {c.op("lt", {rest, zero}), c.op("lt", {b, zero})});
+  return c.op("logical_and", {c.op("ne", {rest, zero}), other_sign});
+}
+
+// As Python and PyTorch do it: 1 // 0.1 is 9, although the quotient is rounded to 10. A less the remainder is a
+// multiple of b but for rounding, so that the nearest integer is meant.
+ValueId floor_quotient_of_floats(AtenContext& c, ValueId given_a, ValueId given_b) {
+  const ValueId a = in_wide_float(c, given_a), b = in_wide_float(c, given_b);
+  const ValueId zero = c.scalar_like(a, 0), one = c.scalar_like(a, 1);
+  const ValueId rest = c.op("rem", {a, b});
+  const ValueId truncated = c.div(c.sub(a, rest), b);
+  const ValueId whole = c.op("select", {is_beyond(c, rest, b), c.sub(truncated, one), truncated});
+  const ValueId below = c.op("floor", {whole});
+  const ValueId is_next = c.op("gt", {c.sub(whole, below), c.scalar_like(a, 0.5)});
+  const ValueId nearest = c.op("select", {is_next, c.add(below, one), below});
+  return c.cast(c.op("select", {c.op("eq", {b, zero}), c.div(a, b), nearest}), c.dtype(given_a));
+}
+
 // a / b rounded down, of integers or floats.
 ValueId floor_quotient(AtenContext& c, ValueId a, ValueId b) {
-  const ValueId zero = c.scalar_like(a, 0);
-  if (is_float(c.dtype(a))) {
-    // As PyTorch: (a - the remainder) / b, rounded to the nearest integer below or above.
-    return c.op("floor", {c.div(a, b)});
-  }
+  if (is_float(c.dtype(a))) return floor_quotient_of_floats(c, a, b);
   const ValueId quotient = c.div(a, b);
   if (!is_signed_int(c.dtype(a))) return quotient;
-  const ValueId rest = c.op("ne", {c.op("rem", {a, b}), zero});
-  const ValueId signs_differ = c.op("ne", {c.op("lt", {a, zero}), c.op("lt", {b, zero})});
   const ValueId one_less = c.sub(quotient, c.scalar_like(a, 1));
-  return c.op("select", {c.op("logical_and", {rest, signs_differ}), one_less, quotient});
+  return c.op("select", {is_beyond(c, c.op("rem", {a, b}), b), one_less, quotient});
 }
 
 ValueId truncated_quotient(AtenContext& c, ValueId a, ValueId b) {
@@ -88,12 +104,9 @@ void import_floor_divide(AtenContext& c) {
 // The remainder with the divisor's sign.
 void import_remainder(AtenContext& c) {
   const Pair p = pair_of(c, c.result_dtype(promoted(c)));
-  const ValueId zero = c.scalar_like(p.a, 0);
   const ValueId rest = c.op("rem", {p.a, p.b});
   if (is_unsigned_int(c.dtype(p.a))) return c.out(rest);
-  const ValueId other_sign = c.op("ne", {c.op("lt", {rest, zero}), c.op("lt", {p.b, zero})});
-  const ValueId moved = c.op("logical_and", {c.op("ne", {rest, zero}), other_sign});
-  c.out(c.op("select", {moved, c.add(rest, p.b), rest}));
+  c.out(c.op("select", {is_beyond(c, rest, p.b), c.add(rest, p.b), rest}));
 }
 
 void import_fmod(AtenContext& c) {
@@ -154,19 +167,22 @@ constexpr char kAnd[] = "bitwise_and", kOr[] = "bitwise_or", kXor[] = "bitwise_x
                kLe[] = "le", kGt[] = "gt", kGe[] = "ge", kMax[] = "max", kMin[] = "min", kShiftLeft[] = "shift_left",
                kShiftRight[] = "shift_right";
 
-// The angle of the point (x, y): atan(y / x), moved by half a turn left of the y axis.
+// The angle of the point (x, y): atan(y / x), moved by half a turn left of the y axis. Zeros and infinities have the
+// signs that they have: a point on the left end of the x axis may lie just below it.
 void import_atan2(AtenContext& c) {
   const DType dtype = c.result_dtype(promoted(c));
   const auto [y, x] = pair_of(c, dtype);
-  const ValueId zero = c.scalar(dtype, 0), pi = c.scalar(dtype, std::numbers::pi);
-  const ValueId angle = c.op("atan", {c.div(y, x)});
-  const ValueId is_left = c.op("lt", {x, zero}), is_below = c.op("lt", {y, zero});
-  const ValueId turned = c.op("select", {is_below, c.sub(angle, pi), c.add(angle, pi)});
-  const ValueId half = c.scalar(dtype, std::numbers::pi / 2);
-  const ValueId upright = c.op("select", {is_below, c.op("neg", {half}), half});
-  const ValueId on_axis = c.op("select", {c.op("eq", {y, zero}), zero, upright});
-  const ValueId result = c.op("select", {is_left, turned, angle});
-  c.out(c.op("select", {c.op("eq", {x, zero}), on_axis, result}));
+  const ValueId zero = c.scalar(dtype, 0), one = c.scalar(dtype, 1), pi = c.scalar(dtype, std::numbers::pi);
+  const auto both = [&](ValueId of_y, ValueId of_x) { return c.op("logical_and", {of_y, of_x}); };
+  const auto is_negative = [&](ValueId v) {
+    return c.op("logical_or", {c.op("lt", {v, zero}), c.op("lt", {c.div(one, v), zero})});
+  };
+  const ValueId diagonal = c.mul(c.op("sign", {y}), c.op("sign", {x}));
+  const ValueId finite = c.op("select", {both(c.op("is_inf", {y}), c.op("is_inf", {x})), diagonal, c.div(y, x)});
+  const ValueId slope = c.op("select", {both(c.op("eq", {y, zero}), c.op("eq", {x, zero})), y, finite});
+  const ValueId angle = c.op("atan", {slope});
+  const ValueId turned = c.op("select", {is_negative(y), c.sub(angle, pi), c.add(angle, pi)});
+  c.out(c.op("select", {is_negative(x), turned, angle}));
 }
 
 // self + value * tensor1 * tensor2, or / tensor2.
@@ -189,7 +205,7 @@ void import_lerp(AtenContext& c) {
 // ---- conversions; values are immutable here, so a copy is the value ----
 
 void import_conversion(AtenContext& c) {
-  const ValueId x = c.tensor("self");
+  const ValueId x = c.tensor(c.has("self") ? "self" : "a");
   const DType to = c.result_dtype(c.dtype(x));
   // PyTorch cuts fractions off and wraps; our conversion cuts them off and saturates.
   c.out(c.cast(x, to));
@@ -255,6 +271,7 @@ std::span<const AtenOperator> elementwise_operators() {
       {"native_dropout", import_dropout},
       {"ne", as_comparison<kNe>},
       {"pow", import_pow},
+      {"prims.convert_element_type", import_conversion},  // of sizes that PyTorch computes with as tensors
       {"remainder", import_remainder},
       {"rsub", import_rsub},
       {"sub", import_sub},

@@ -25,6 +25,8 @@ std::span<const AtenOperator> unary_operators();
 
 // min(max(x, low), high).
 ValueId clamped(AtenContext& c, ValueId x, double low, double high);
+// x in f32 where it is a 16-bit float: sums and squares of many need the range, and quotients the digits.
+ValueId in_wide_float(AtenContext& c, ValueId x);
 // x times a number; x itself for 1.
 ValueId scaled(AtenContext& c, ValueId x, double factor);
 // Matrix products as torch.matmul defines them: vectors count as matrices of one row or column, which the result does

@@ -52,6 +52,7 @@ void import_embedding(AtenContext& c) {
 void import_index_select(AtenContext& c) {
   const ValueId x = c.tensor("self"), index = index_values(c, c.tensor("index"));
   const ValueId list = c.rank(index) == 0 ? c.reshape(index, {1}) : index;
+  if (c.rank(x) == 0) return c.out(c.reshape(c.op("gather", {c.reshape(x, {1}), list}, {{"axis", int64_t{0}}}), {}));
   c.out(c.op("gather", {x, list}, {{"axis", c.dimension("dim", c.rank(x))}}));
 }
 
@@ -284,6 +285,7 @@ void import_slice_scatter(AtenContext& c) {
   };
   const int64_t start = place("start", 0), end = std::max(start, place("end", extent));
   ValueId part = c.tensor("src");
+  if (start == end) return c.out(x);
   if (step == 1) return c.out(replaced(c, x, part, axis, start, end));
   // Each place that is replaced takes its element, the others keep theirs.
   Tensor from(DType::kI64, {extent}), taken(DType::kBool, {extent});

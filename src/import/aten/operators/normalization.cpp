@@ -42,7 +42,8 @@ void batch_norm(AtenContext& c, const char* mean_name, const char* var_name) {
 
 // Each channel over the batch and its dimensions, by their own statistics.
 void by_own_statistics(AtenContext& c) {
-  const ValueId x = c.tensor("input");
+  const DType dtype = c.dtype(c.tensor("input"));
+  const ValueId x = in_wide_float(c, c.tensor("input"));
   Ints axes;
   for (int d = 0; d < c.rank(x); ++d)
     if (d != 1) axes.push_back(d);
@@ -50,9 +51,10 @@ void by_own_statistics(AtenContext& c) {
   const ValueId variance = mean(c, c.mul(centred, centred), axes);
   const ValueId root = c.op("sqrt", {c.add(variance, c.scalar_like(x, c.number("eps", 1e-5)))});
   ValueId y = c.div(centred, root);
-  if (const auto weight = c.maybe_tensor("weight")) y = c.mul(y, c.per_channel(*weight, c.rank(x)));
-  if (const auto bias = c.maybe_tensor("bias")) y = c.add(y, c.per_channel(*bias, c.rank(x)));
-  c.out(y);
+  const auto per_channel = [&](ValueId v) { return c.per_channel(c.cast(v, c.dtype(x)), c.rank(x)); };
+  if (const auto weight = c.maybe_tensor("weight")) y = c.mul(y, per_channel(*weight));
+  if (const auto bias = c.maybe_tensor("bias")) y = c.add(y, per_channel(*bias));
+  c.out(c.cast(y, dtype));
 }
 
 void import_batch_norm_inference(AtenContext& c) { batch_norm(c, "running_mean", "running_var"); }

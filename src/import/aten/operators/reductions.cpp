@@ -40,14 +40,15 @@ constexpr char kSum[] = "sum", kProd[] = "prod", kMax[] = "max", kMin[] = "min";
 void import_mean(AtenContext& c) {
   const ValueId given = c.tensor("self");
   const ValueId x = c.cast(given, c.result_dtype(c.dtype(given)));
-  c.out(mean(c, x, reduced_axes(c, x), c.truth("keepdim", false)));
+  c.out(c.cast(mean(c, in_wide_float(c, x), reduced_axes(c, x), c.truth("keepdim", false)), c.dtype(x)));
 }
 
-// Truths as 0 and 1.
+// Truths as 0 and 1. Unlike sums, a list of no dimensions is one here.
 template <const char* kKind>
 void as_quantifier(AtenContext& c) {
   const ValueId x = c.cast(c.cast(c.tensor("self"), DType::kBool), DType::kU8);
-  const ValueId y = reduced(c, kKind, x, reduced_axes(c, x), c.truth("keepdim", false));
+  const bool none = c.overload() == "dims" && c.has("dim") && c.integers("dim").empty();
+  const ValueId y = none ? x : reduced(c, kKind, x, reduced_axes(c, x), c.truth("keepdim", false));
   c.out(c.cast(y, c.result_dtype(DType::kBool)));
 }
 
@@ -83,7 +84,10 @@ template <const char* kKind>
 void as_extremum(AtenContext& c) {
   const ValueId given = c.tensor("self");
   const ValueId x = comparable(c, given);
-  if (c.overload() == "other") return c.out(c.op(kKind, {given, c.tensor("other")}));
+  if (c.overload() == "other") {
+    const DType dtype = c.result_dtype(c.dtype(given)), compared = dtype == DType::kBool ? DType::kU8 : dtype;
+    return c.out(c.cast(c.op(kKind, {c.cast(given, compared), c.as("other", compared)}), dtype));
+  }
   if (!c.has("dim")) return c.out(c.cast(reduced(c, kKind, x, reduced_axes(c, x), false), c.dtype(given)));
   const bool keepdims = c.truth("keepdim", false);
   if (c.rank(x) == 0) {
@@ -112,10 +116,12 @@ void as_place(AtenContext& c) {
 
 struct Spread {
   ValueId variance, mean;
+  DType dtype;  // of the results
 };
 // The squares of distances from the mean, summed and divided by the count less the correction.
 Spread spread(AtenContext& c) {
-  const ValueId x = c.tensor("self");
+  const DType dtype = c.dtype(c.tensor("self"));
+  const ValueId x = in_wide_float(c, c.tensor("self"));
   const Ints axes = reduced_axes(c, x);
   const double correction = c.has("correction") ? c.number("correction") : c.truth("unbiased", true) ? 1.0 : 0.0;
   Expr count = 1;
@@ -125,35 +131,42 @@ Spread spread(AtenContext& c) {
   const ValueId sum = reduced(c, "sum", c.mul(distance, distance), axes, true);
   const ValueId less = c.sub(c.cast(c.integer(normalize_size(count)), c.dtype(x)), c.scalar_like(x, correction));
   const ValueId variance = c.div(sum, c.op("max", {less, c.scalar_like(x, 0)}));
-  if (c.truth("keepdim", false)) return {variance, centre};
+  if (c.truth("keepdim", false)) return {variance, centre, dtype};
   Shape sizes;
   for (int d = 0; d < c.rank(x); ++d)
     if (std::find(axes.begin(), axes.end(), d) == axes.end()) sizes.push_back(c.shape(x)[static_cast<size_t>(d)]);
-  return {c.reshape(variance, sizes), c.reshape(centre, sizes)};
+  return {c.reshape(variance, sizes), c.reshape(centre, sizes), dtype};
 }
-void import_var(AtenContext& c) { c.out(spread(c).variance); }
-void import_std(AtenContext& c) { c.out(c.op("sqrt", {spread(c).variance})); }
+void import_var(AtenContext& c) {
+  const Spread s = spread(c);
+  c.out(c.cast(s.variance, s.dtype));
+}
+void import_std(AtenContext& c) {
+  const Spread s = spread(c);
+  c.out(c.cast(c.op("sqrt", {s.variance}), s.dtype));
+}
 void import_var_mean(AtenContext& c) {
   const Spread s = spread(c);
-  c.out(0, s.variance);
-  c.out(1, s.mean);
+  c.out(0, c.cast(s.variance, s.dtype));
+  c.out(1, c.cast(s.mean, s.dtype));
 }
 void import_std_mean(AtenContext& c) {
   const Spread s = spread(c);
-  c.out(0, c.op("sqrt", {s.variance}));
-  c.out(1, s.mean);
+  c.out(0, c.cast(c.op("sqrt", {s.variance}), s.dtype));
+  c.out(1, c.cast(s.mean, s.dtype));
 }
 
 void import_logsumexp(AtenContext& c) {
   const ValueId given = c.tensor("self");
-  const ValueId x = c.cast(given, c.result_dtype(c.dtype(given)));
+  const DType dtype = c.result_dtype(c.dtype(given));
+  const ValueId x = in_wide_float(c, c.cast(given, dtype));
   const Ints axes = reduced_axes(c, x);
   const bool keepdims = c.truth("keepdim", false);
-  const ValueId most = c.reduce("max", x, axes, true);
+  const ValueId most = reduced(c, "max", x, axes, true);
   const ValueId infinite = c.op("is_inf", {most});
   const ValueId moved = c.op("select", {infinite, c.scalar_like(x, 0), most});
-  const ValueId sum = c.reduce("sum", c.op("exp", {c.sub(x, moved)}), axes, true);
-  const ValueId y = c.add(c.op("log", {sum}), moved);
+  const ValueId sum = reduced(c, "sum", c.op("exp", {c.sub(x, moved)}), axes, true);
+  const ValueId y = c.cast(c.add(c.op("log", {sum}), moved), dtype);
   if (keepdims) return c.out(y);
   Shape sizes;
   for (int d = 0; d < c.rank(x); ++d)
@@ -164,21 +177,25 @@ void import_logsumexp(AtenContext& c) {
 // (sum |x|^p)^(1/p), and its limits.
 void import_vector_norm(AtenContext& c) {
   const ValueId given = c.tensor("self");
-  const ValueId x = c.cast(given, c.result_dtype(c.dtype(given)));
+  const DType dtype = c.result_dtype(c.dtype(given));
+  const ValueId x = in_wide_float(c, c.cast(given, dtype));
   const Ints axes = reduced_axes(c, x);
   const bool keepdims = c.truth("keepdim", false);
   const char* name = c.argument("ord") ? "ord" : "p";
   const double p = c.number(name, 2);
   const ValueId magnitude = c.op("abs", {x});
-  if (std::isinf(p)) return c.out(reduced(c, p > 0 ? "max" : "min", magnitude, axes, keepdims));
-  if (p == 2) return c.out(c.op("sqrt", {reduced(c, "sum", c.mul(x, x), axes, keepdims)}));
-  if (p == 1) return c.out(reduced(c, "sum", magnitude, axes, keepdims));
-  if (p == 0) {
-    const ValueId counts = c.cast(c.op("ne", {x, c.scalar_like(x, 0)}), c.dtype(x));
-    return c.out(reduced(c, "sum", counts, axes, keepdims));
-  }
-  const ValueId sum = reduced(c, "sum", c.op("pow", {magnitude, c.scalar_like(x, p)}), axes, keepdims);
-  c.out(c.op("pow", {sum, c.scalar_like(x, 1 / p)}));
+  const auto norm = [&]() -> ValueId {
+    if (std::isinf(p)) return reduced(c, p > 0 ? "max" : "min", magnitude, axes, keepdims);
+    if (p == 2) return c.op("sqrt", {reduced(c, "sum", c.mul(x, x), axes, keepdims)});
+    if (p == 1) return reduced(c, "sum", magnitude, axes, keepdims);
+    if (p == 0) {
+      const ValueId counts = c.cast(c.op("ne", {x, c.scalar_like(x, 0)}), c.dtype(x));
+      return reduced(c, "sum", counts, axes, keepdims);
+    }
+    const ValueId sum = reduced(c, "sum", c.op("pow", {magnitude, c.scalar_like(x, p)}), axes, keepdims);
+    return c.op("pow", {sum, c.scalar_like(x, 1 / p)});
+  };
+  c.out(c.cast(norm(), dtype));
 }
 
 template <const char* kKind>

@@ -1,6 +1,8 @@
 // Images interpolated to other sizes.
 #include <fmt/format.h>
 
+#include <algorithm>
+
 #include "arith/simplify.h"
 #include "import/aten/operators/handlers.h"
 
@@ -30,19 +32,25 @@ void resized(AtenContext& c, const std::string& mode, const std::string& coordin
   if (sizes.size() != spatial + 2) c.malformed(fmt::format("an operand of type {}", c.type(x).to_string()), "images");
   const std::vector<double> factors = given_factors(c, spatial);
   std::vector<double> scales(sizes.size(), 1.0);
+  // PyTorch leaves a dimension alone whose size stays, though a factor of 1.1 would move its places: in these modes
+  // only.
+  const bool keeps = mode == "linear" || (mode == "nearest" && spatial == 2);
   const Shape wanted = c.has("output_size") ? c.sizes("output_size") : Shape{};
   for (size_t d = 0; d < spatial; ++d) {
     const auto extent = as_int(sizes[d + 2]);
     Expr result = wanted.empty() ? (declared ? (*declared)[d + 2] : Expr(-1)) : wanted[d];
     const auto count = as_int(result);
-    if (factors[d] > 0 && coordinate != "align_corners") scales[d + 2] = factors[d];
+    if (keeps && equal_sizes(result, sizes[d + 2])) scales[d + 2] = 1;
+    else if (factors[d] > 0 && coordinate != "align_corners") scales[d + 2] = factors[d];
     else if (extent && count && *extent > 0) scales[d + 2] = static_cast<double>(*count) / static_cast<double>(*extent);
     else if (factors[d] > 0) scales[d + 2] = 0;
     else c.unsupported("sizes that are open, without a factor");
     if (count && *count < 0) c.unsupported("sizes that the program does not declare");
     sizes[d + 2] = result;
   }
-  if (same_shape(sizes, c.shape(x))) return c.out(x);
+  const bool in_place = coordinate == "align_corners" ||
+                        std::all_of(scales.begin(), scales.end(), [](double scale) { return scale == 1; });
+  if (in_place && same_shape(sizes, c.shape(x))) return c.out(x);
   Attrs attrs = {{"mode", mode}, {"coordinate", coordinate}, {"scales", scales}, {"sizes", sizes}};
   if (mode == "nearest") attrs.set("nearest_mode", std::string("floor"));
   if (mode == "cubic") {

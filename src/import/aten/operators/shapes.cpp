@@ -122,6 +122,7 @@ void import_unsqueeze(AtenContext& c) {
 
 void import_squeeze(AtenContext& c) {
   const ValueId x = c.tensor("self");
+  if (c.overload() == "dims" && c.integers("dim").empty()) return c.out(x);
   const Ints axes = c.dimensions("dim", c.rank(x));
   Shape sizes;
   for (int d = 0; d < c.rank(x); ++d) {
@@ -249,6 +250,7 @@ void import_split(AtenContext& c) {
   if (*size < 1) c.malformed(fmt::format("parts of size {}", *size), "1 or more");
   Shape sizes;
   for (int64_t at = 0; at < *extent; at += *size) sizes.push_back(std::min(*size, *extent - at));
+  sizes.resize(std::max(sizes.size(), c.num_results()), 0);  // nothing is split into parts too
   split_into(c, x, axis, sizes);
 }
 
@@ -261,6 +263,7 @@ void import_chunk(AtenContext& c) {
   const int64_t size = std::max<int64_t>(1, (extent + chunks - 1) / chunks);
   Shape sizes;
   for (int64_t at = 0; at < extent; at += size) sizes.push_back(std::min(size, extent - at));
+  sizes.resize(std::max(sizes.size(), c.num_results()), 0);
   split_into(c, x, axis, sizes);
 }
 
@@ -314,6 +317,7 @@ void import_select(AtenContext& c) {
 
 void import_flip(AtenContext& c) {
   const ValueId x = c.tensor("self");
+  if (c.rank(x) == 0) return c.out(x);
   Ints dims = c.dims(x), starts(dims.size(), 0), steps(dims.size(), 1);
   for (const int64_t axis : c.axes(c.integers("dims"), c.rank(x))) {
     const auto a = static_cast<size_t>(axis);

@@ -11,6 +11,10 @@ ValueId scaled(AtenContext& c, ValueId x, double factor) {
   return factor == 1 ? x : c.mul(x, c.scalar_like(x, factor));
 }
 
+ValueId in_wide_float(AtenContext& c, ValueId x) {
+  return is_float(c.dtype(x)) && dtype_bits(c.dtype(x)) < 32 ? c.cast(x, DType::kF32) : x;
+}
+
 ValueId clamped(AtenContext& c, ValueId x, double low, double high) {
   return c.composite("clip", {x, c.scalar_like(x, low), c.scalar_like(x, high)});
 }
@@ -43,8 +47,8 @@ constexpr char kAbs[] = "abs", kAcos[] = "acos", kAcosh[] = "acosh", kAsin[] = "
                kAtan[] = "atan", kAtanh[] = "atanh", kCeil[] = "ceil", kCos[] = "cos", kCosh[] = "cosh", kErf[] = "erf",
                kExp[] = "exp", kFloor[] = "floor", kHardSwish[] = "hard_swish", kIsInf[] = "is_inf",
                kIsNan[] = "is_nan", kLog[] = "log", kMish[] = "mish", kNeg[] = "neg", kRelu[] = "relu",
-               kSigmoid[] = "sigmoid", kSign[] = "sign", kSilu[] = "silu", kSin[] = "sin", kSinh[] = "sinh",
-               kSqrt[] = "sqrt", kTan[] = "tan", kTanh[] = "tanh";
+               kSigmoid[] = "sigmoid", kSilu[] = "silu", kSin[] = "sin", kSinh[] = "sinh", kSqrt[] = "sqrt",
+               kTan[] = "tan", kTanh[] = "tanh";
 
 // Rounding of integers leaves them as they are.
 template <const char* kName>
@@ -71,6 +75,14 @@ void import_trunc(AtenContext& c) {
 void import_frac(AtenContext& c) {
   const ValueId x = c.tensor("self");
   c.out(c.sub(x, truncated(c, x)));
+}
+
+// A NaN has the sign 0.
+void import_sign(AtenContext& c) {
+  const ValueId x = c.tensor("self");
+  if (c.dtype(x) == DType::kBool) return c.out(x);
+  const ValueId sign = c.op("sign", {x});
+  c.out(is_float(c.dtype(x)) ? c.op("select", {c.op("is_nan", {x}), c.scalar_like(x, 0), sign}) : sign);
 }
 
 void import_logical_not(AtenContext& c) { c.out(c.op("logical_not", {c.cast(c.tensor("self"), DType::kBool)})); }
@@ -189,7 +201,7 @@ void import_log_sigmoid(AtenContext& c) {
 
 void import_threshold(AtenContext& c) {
   const ValueId x = c.tensor("self");
-  c.out(c.op("select", {c.op("gt", {x, c.as("threshold", c.dtype(x))}), x, c.as("value", c.dtype(x))}));
+  c.out(c.op("select", {c.op("le", {x, c.as("threshold", c.dtype(x))}), c.as("value", c.dtype(x)), x}));
 }
 
 void import_softshrink(AtenContext& c) {
@@ -287,7 +299,7 @@ std::span<const AtenOperator> unary_operators() {
       {"rsqrt", import_rsqrt},
       {"selu", import_selu},
       {"sigmoid", as_composite<kSigmoid>},
-      {"sign", as_primitive<kSign>},
+      {"sign", import_sign},
       {"silu", as_composite<kSilu>},
       {"sin", as_primitive<kSin>},
       {"sinh", as_primitive<kSinh>},

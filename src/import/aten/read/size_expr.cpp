@@ -63,9 +63,24 @@ class SizeParser {
       return result;
     }
     if ((kind == "FloorDiv" || kind == "CleanDiv") && operands.size() == 2) return floordiv(operands[0], operands[1]);
-    if (kind == "Max" && operands.size() == 2) return max(operands[0], operands[1]);
-    if (kind == "Min" && operands.size() == 2) return min(operands[0], operands[1]);
+    if ((kind == "Mod" || kind == "PythonMod") && operands.size() == 2) return floormod(operands[0], operands[1]);
+    if (kind == "Pow" && operands.size() == 2) return power(operands[0], as_int(operands[1]).value_or(-1));
+    if (kind == "Max" || kind == "Min") {
+      Expr result = operands[0];
+      for (size_t i = 1; i < operands.size(); ++i)
+        result = kind == "Max" ? max(result, operands[i]) : min(result, operands[i]);
+      return result;
+    }
     return std::nullopt;
+  }
+
+  // Powers of powers would grow without bounds.
+  static std::optional<Expr> power(const Expr& base, int64_t exponent) {
+    constexpr int64_t kMost = 8;
+    if (exponent < 0 || exponent > kMost || (base->kind != ExprKind::kVar && !as_int(base))) return std::nullopt;
+    Expr result = 1;
+    for (int64_t i = 0; i < exponent; ++i) result = result * base;
+    return result;
   }
 
   std::optional<Expr> number() {

@@ -12,7 +12,8 @@
 
 namespace tessera::inline aten {
 
-// Sums, products, and quotients rounded down; empty for anything else, and when `symbol` has nothing for a name.
+// Sums, products, quotients rounded down with their remainders, powers of symbols, maxima and minima; empty for
+// anything else, and when `symbol` has nothing for a name.
 std::optional<Expr> parse_size(std::string_view text,
                                const std::function<std::optional<Expr>(const std::string& name)>& symbol);
 
