@@ -140,7 +140,10 @@ def norms(x, s):  # [2, 6, 5, 5], [6]
 
 def attention(q, k, v, mask):
     return (F.scaled_dot_product_attention(q, k, v), F.scaled_dot_product_attention(q, k, v, is_causal=True),
-            F.scaled_dot_product_attention(q, k, v, mask), F.scaled_dot_product_attention(q, k, v, mask.float(), scale=0.3))
+            F.scaled_dot_product_attention(q, k, v, mask),
+            F.scaled_dot_product_attention(q, k, v, mask & (mask.sum(-1, True) > 4)),
+            F.scaled_dot_product_attention(q, k, v, torch.full((9, 9), -float("inf"))),
+            F.scaled_dot_product_attention(q, k, v, mask.float(), scale=0.3))
 
 
 def quotients(a, b):

@@ -247,6 +247,15 @@ def check_pt2(tessera_command):
                 for count in (1, 5):
                     x = torch.randn(count, 3, 64, 64)
                     same(torch.from_numpy(module.run([x.numpy()])[0]), model(x), f"{name}.pt2, batch {count}")
+        # Rows that see nothing are zeros.
+        class Masked(torch.nn.Module):
+            def forward(self, q, mask):
+                return F.scaled_dot_product_attention(q, q, q, mask), F.scaled_dot_product_attention(q, q, q, torch.log(mask.float()))
+
+        example = torch.randn(1, 2, 5, 8), torch.arange(25).reshape(5, 5).tril() > 0
+        torch.export.save(torch.export.export(Masked(), example), f"{folder}/masked.pt2")
+        got = tessera.compile(f"{folder}/masked.pt2").run([t.numpy() for t in example])
+        same([torch.from_numpy(y) for y in got], Masked()(*example), "masked.pt2")
         program = torch.export.export(Counter().eval(), (torch.ones(3),)).run_decompositions()
         torch.export.save(program, f"{folder}/counter.pt2")
         counter = tessera.compile(f"{folder}/counter.pt2")

@@ -2,12 +2,22 @@
 #include <fmt/format.h>
 
 #include <cmath>
+#include <limits>
 
 #include "arith/simplify.h"
 #include "import/aten/operators/handlers.h"
 
 namespace tessera::inline aten {
 namespace {
+
+// Rows that see no column, [..., S, 1]: PyTorch gives zeros for them.
+ValueId blind_rows(AtenContext& c, ValueId mask) {
+  const int64_t columns = c.rank(mask) - 1;
+  if (c.dtype(mask) == DType::kBool)
+    return c.op("logical_not", {c.cast(c.reduce("max", c.cast(mask, DType::kU8), {columns}, true), DType::kBool)});
+  const ValueId nothing = c.scalar_like(mask, -std::numeric_limits<double>::infinity());
+  return c.op("eq", {c.reduce("max", mask, {columns}, true), nothing});
+}
 
 void import_attention(AtenContext& c) {
   const ValueId q = c.tensor("query"), k = c.tensor("key"), v = c.tensor("value");
@@ -25,7 +35,9 @@ void import_attention(AtenContext& c) {
     operands.push_back(
         c.op("ge", {c.iota({rows[rows.size() - 2], 1}, 0), c.iota({1, columns[columns.size() - 2]}, 1)}));
   }
-  c.out(c.composite("attention", operands, {{"scale", scale}}));
+  const ValueId y = c.composite("attention", operands, {{"scale", scale}});
+  if (!c.has("attn_mask") || c.rank(operands[3]) == 0) return c.out(y);
+  c.out(c.op("select", {blind_rows(c, operands[3]), c.scalar_like(y, 0), y}));
 }
 
 }  // namespace
