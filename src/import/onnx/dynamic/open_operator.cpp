@@ -231,9 +231,15 @@ class OpenImport {
       fix(fixed);
       made = make_with_all_open(ignored);
     };
+    // As few sizes as can be are given: each is one that a run's operands must have.
     std::vector<std::map<size_t, int64_t>> choices;
-    if (!made) choices = as_anywhere();
-    if (const auto fixed = as_in_others(); !fixed.empty()) choices.insert(choices.begin(), fixed);
+    if (!made) {
+      choices = as_in_others();
+      const auto anywhere = as_anywhere();
+      choices.insert(choices.end(), anywhere.begin(), anywhere.end());
+      std::stable_sort(choices.begin(), choices.end(),
+                       [](const auto& a, const auto& b) { return a.size() < b.size(); });
+    }
     for (size_t i = 0; i < choices.size() && !made; ++i) make_fixed(choices[i]);
     if (!made) throw refused_form(Refusal::kOpenDimensions, refused.reason, refused.cause);
     return made;
@@ -267,8 +273,9 @@ class OpenImport {
     return largest;
   }
 
-  // By their number, the open dimensions of which another operand of that rank has a known one, with that.
-  std::map<size_t, int64_t> as_in_others() const {
+  // By their number, some of the open dimensions of which another operand of that rank has a known one, with that.
+  std::vector<std::map<size_t, int64_t>> as_in_others() const {
+    constexpr size_t kMostChosenFrom = 6;
     std::map<size_t, int64_t> fixed;
     for (size_t i = 0; i < open_.size(); ++i) {
       const auto& [operand, d] = open_[i];
@@ -277,7 +284,16 @@ class OpenImport {
         if (other.symbols.size() == rank && (*other.type.dims)[d] >= 0 && !fixed.contains(i))
           fixed.emplace(i, (*other.type.dims)[d]);
     }
-    return fixed;
+    if (fixed.empty()) return {};
+    if (fixed.size() > kMostChosenFrom) return {fixed};
+    std::vector<std::map<size_t, int64_t>> all;
+    for (size_t mask = 1; mask < size_t{1} << fixed.size(); ++mask) {
+      all.emplace_back();
+      size_t bit = 0;
+      for (const auto& entry : fixed)
+        if (mask >> bit++ & 1) all.back().insert(entry);
+    }
+    return all;
   }
 
   // Some open dimensions with sizes that operands have anywhere, or that lengths add up to; few dimensions first, and 1
