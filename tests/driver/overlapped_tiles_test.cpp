@@ -235,7 +235,7 @@ TEST(StripChain, AgreesWithTheInterpreter) {
 TEST(StripChain, PointsAgreeWithTheInterpreter) {
   std::mt19937 random(7);
   int points = 0;
-  for (uint32_t seed = 0; seed < 36; ++seed) {
+  for (uint32_t seed = 0; seed < 60; ++seed) {
     const Case test = random_case(seed);
     SCOPED_TRACE(fmt::format("seed {}\n{}", seed, print(test.graph, {.elide_constants = true})));
     Target target;
