@@ -61,6 +61,27 @@ int32_t mark(void* queue, uint32_t token);
 int32_t wait(void* queue, uint32_t token, char* message);
 void drain(void* queue);
 void set_trace(void* queue, void (*trace)(void* user, const char* operation, int32_t phase), void* user);
+
+// The table of a communicator: only how it is opened is its own.
+constexpr tsr_device_functions functions(int32_t (*open)(void**, char*)) {
+  return {sizeof(tsr_device_functions),
+          TSR_DEVICE_ABI_VERSION,
+          open,
+          close_device,
+          allocate,
+          release,
+          load,
+          unload,
+          find,
+          open_queue,
+          close_queue,
+          start,
+          copy,
+          mark,
+          wait,
+          drain,
+          set_trace};
+}
 }  // namespace communicator
 
 // "all_reduce".

@@ -287,20 +287,4 @@ int32_t open_device(void** device, char* message) { return communicator::open_wi
 }  // namespace tessera
 
 extern "C" __attribute__((visibility("default"))) const tsr_device_functions tessera_device_mpi;
-extern "C" const tsr_device_functions tessera_device_mpi = {sizeof(tsr_device_functions),
-                                                            TSR_DEVICE_ABI_VERSION,
-                                                            tessera::open_device,
-                                                            tessera::communicator::close_device,
-                                                            tessera::communicator::allocate,
-                                                            tessera::communicator::release,
-                                                            tessera::communicator::load,
-                                                            tessera::communicator::unload,
-                                                            tessera::communicator::find,
-                                                            tessera::communicator::open_queue,
-                                                            tessera::communicator::close_queue,
-                                                            tessera::communicator::start,
-                                                            tessera::communicator::copy,
-                                                            tessera::communicator::mark,
-                                                            tessera::communicator::wait,
-                                                            tessera::communicator::drain,
-                                                            tessera::communicator::set_trace};
+extern "C" const tsr_device_functions tessera_device_mpi = tessera::communicator::functions(tessera::open_device);
