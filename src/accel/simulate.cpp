@@ -6,6 +6,7 @@
 
 #include <fmt/format.h>
 
+#include "accel/queue_race.h"
 #include "arith/simplify.h"
 #include "interp/loop_interp.h"
 #include "support/error.h"
@@ -185,62 +186,38 @@ SimulatedRun simulate(const Accelerator& unit, const InstructionStream& stream) 
   run.queues.resize(queues);
   for (SimulatedQueue& queue : run.queues) queue.waits_for.assign(queues, 0);
   run.steps.resize(count);
-  std::vector<std::vector<size_t>> of_queue(queues), signals(queues * queues);
-  std::vector<size_t> rank(count);
+  QueueRace race(unit, stream);
   for (const UnitInstruction& kind : unit.instructions)
     run.peak_per_cycle = std::max(run.peak_per_cycle, multiply_adds_of_a_step(kind));
-  const auto queue_of = [&](size_t i) {
-    return static_cast<size_t>(unit.instructions[static_cast<size_t>(stream.instructions[i].kind)].queue);
-  };
-  for (size_t i = 0; i < count; ++i) {
-    const size_t own = queue_of(i);
-    rank[i] = of_queue[own].size();
-    of_queue[own].push_back(i);
-    for (size_t other = 0; other < queues; ++other)
-      if (stream.instructions[i].signals >> other & 1) signals[own * queues + other].push_back(i);
-  }
   std::vector<int64_t> fetched(count, -1), free(queues, 0);
-  std::vector<size_t> next(queues, 0), taken(queues * queues, 0);
-  std::vector<bool> has_run(count, false);
-  size_t to_fetch = 0, left = count;
+  size_t left = count;
   int64_t fetch_time = 0, port = 0;
   while (left) {
     // Instructions are fetched while there is room in their queues.
-    for (; to_fetch < count; ++to_fetch) {
-      const size_t own = queue_of(to_fetch), place = rank[to_fetch];
-      const auto depth = static_cast<size_t>(unit.queue_depth);
-      int64_t room = 0;
-      if (place >= depth) {
-        const size_t ahead = of_queue[own][place - depth];
-        if (!has_run[ahead]) break;
-        room = run.steps[ahead].begin;
-      }
-      fetch_time = std::max(fetch_time + unit.fetch_cycles, room);
-      fetched[to_fetch] = fetch_time;
+    std::optional<size_t> room_by;
+    while (const std::optional<size_t> i = race.fetch(room_by)) {
+      fetch_time = std::max(fetch_time + unit.fetch_cycles, room_by ? run.steps[*room_by].begin : 0);
+      fetched[*i] = fetch_time;
     }
     // The instruction that can begin first.
     std::optional<size_t> chosen;
     int64_t earliest = 0, late = 0;
     std::optional<size_t> giver_of_chosen;
     for (size_t own = 0; own < queues; ++own) {
-      if (next[own] == of_queue[own].size()) continue;
-      const size_t i = of_queue[own][next[own]];
-      if (fetched[i] < 0) continue;
-      bool waits = false;
+      const std::optional<size_t> head = race.head(own);
+      if (!head || !race.is_fetched(*head)) continue;
+      const size_t i = *head;
+      const std::optional<std::vector<size_t>> givers = race.givers(i);
+      if (!givers) continue;
       int64_t tokens = 0;
       std::optional<size_t> giver;
-      for (size_t other = 0; other < queues; ++other) {
-        if (!(stream.instructions[i].waits >> other & 1)) continue;
-        const std::vector<size_t>& given = signals[other * queues + own];
-        const size_t number = taken[other * queues + own];
-        waits = waits || number >= given.size() || !has_run[given[number]];
-        if (!waits && run.steps[given[number]].end > tokens) {
-          tokens = run.steps[given[number]].end;
-          giver = other;
+      for (const size_t given : *givers)
+        if (run.steps[given].end > tokens) {
+          tokens = run.steps[given].end;
+          giver = race.queue_of(given);
         }
-      }
       const int64_t begin = std::max({free[own], fetched[i], tokens});
-      if (waits || (chosen && begin >= earliest)) continue;
+      if (chosen && begin >= earliest) continue;
       chosen = i;
       earliest = begin;
       late = begin - free[own];
@@ -250,13 +227,11 @@ SimulatedRun simulate(const Accelerator& unit, const InstructionStream& stream) 
       run.problem = "queues wait for tokens that nobody gives, or for instructions behind a full queue";
       return run;
     }
-    const size_t i = *chosen, own = queue_of(i);
+    const size_t i = *chosen, own = race.queue_of(i);
     const StreamInstruction& instruction = stream.instructions[i];
     const UnitInstruction& kind = unit.instructions[static_cast<size_t>(instruction.kind)];
     SimulatedQueue& queue = run.queues[own];
     if (late > 0) (giver_of_chosen ? queue.waits_for[*giver_of_chosen] : queue.waits_for_instructions) += late;
-    for (size_t other = 0; other < queues; ++other)
-      if (instruction.waits >> other & 1) ++taken[other * queues + own];
     int64_t end = earliest + formula(kind, instruction.extents);
     if (const int dram = kind.dram_operand(); dram >= 0) {
       const int64_t bytes = dram_bytes_of(unit, instruction, static_cast<size_t>(dram));
@@ -273,8 +248,7 @@ SimulatedRun simulate(const Accelerator& unit, const InstructionStream& stream) 
     queue.busy += end - earliest;
     free[own] = end;
     run.cycles = std::max(run.cycles, end);
-    has_run[i] = true;
-    ++next[own];
+    race.run(i);
     --left;
   }
   return run;

@@ -8,6 +8,7 @@
 
 #include <fmt/format.h>
 
+#include "accel/queue_race.h"
 #include "support/error.h"
 
 namespace tessera::inline accel {
@@ -212,63 +213,35 @@ std::vector<std::string> check_stream(const Accelerator& unit, const Instruction
   // Tokens: an instruction runs when it is fetched, which is in the order of the list and while its queue has room, and
   // those before it in its queue have run, and those whose tokens it waits for.
   // `done[i][q]` counts the instructions of queue q that are done, for certain, when i begins.
-  std::vector<std::vector<size_t>> of_queue(queues), signals(queues * queues);
-  std::vector<size_t> rank(count);
-  for (size_t i = 0; i < count; ++i) {
-    const auto own = static_cast<size_t>(queue_of(unit, stream.instructions[i]));
-    rank[i] = of_queue[own].size();
-    of_queue[own].push_back(i);
-    for (size_t other = 0; other < queues; ++other)
-      if (stream.instructions[i].signals >> other & 1) signals[own * queues + other].push_back(i);
-  }
+  QueueRace race(unit, stream);
   std::vector<std::vector<size_t>> done(count, std::vector<size_t>(queues, 0));
-  std::vector<bool> has_run(count, false);
-  std::vector<size_t> next(queues, 0), taken(queues * queues, 0);
-  const auto depth = static_cast<size_t>(unit.queue_depth);
-  size_t fetched = 0;
   bool moved = true;
   while (moved) {
     moved = false;
-    for (; fetched < count; ++fetched) {
-      const auto own = static_cast<size_t>(queue_of(unit, stream.instructions[fetched]));
-      if (rank[fetched] >= depth && !has_run[of_queue[own][rank[fetched] - depth]]) break;
-    }
-    for (size_t own = 0; own < queues; ++own) {
-      while (next[own] < of_queue[own].size()) {
-        const size_t i = of_queue[own][next[own]];
-        if (i >= fetched) break;
-        std::vector<size_t> givers;
-        bool waits = false;
-        for (size_t other = 0; other < queues; ++other) {
-          if (!(stream.instructions[i].waits >> other & 1)) continue;
-          const std::vector<size_t>& given = signals[other * queues + own];
-          const size_t number = taken[other * queues + own];
-          waits = waits || number >= given.size() || !has_run[given[number]];
-          if (!waits) givers.push_back(given[number]);
-        }
-        if (waits) break;
-        for (size_t other = 0; other < queues; ++other)
-          if (stream.instructions[i].waits >> other & 1) ++taken[other * queues + own];
-        if (next[own] > 0) givers.push_back(of_queue[own][next[own] - 1]);
-        for (const size_t giver : givers) {
+    std::optional<size_t> ignored;
+    while (race.fetch(ignored)) continue;
+    for (size_t own = 0; own < queues; ++own)
+      while (const std::optional<size_t> head = race.head(own)) {
+        const size_t i = *head;
+        std::optional<std::vector<size_t>> givers = race.is_fetched(i) ? race.givers(i) : std::nullopt;
+        if (!givers) break;
+        if (const auto before = race.before(i)) givers->push_back(*before);
+        for (const size_t giver : *givers) {
           for (size_t q = 0; q < queues; ++q) done[i][q] = std::max(done[i][q], done[giver][q]);
-          const auto of = static_cast<size_t>(queue_of(unit, stream.instructions[giver]));
-          done[i][of] = std::max(done[i][of], rank[giver] + 1);
+          size_t& of = done[i][race.queue_of(giver)];
+          of = std::max(of, race.rank(giver) + 1);
         }
-        has_run[i] = true;
-        ++next[own];
+        race.run(i);
         moved = true;
       }
-    }
   }
   for (size_t q = 0; q < queues; ++q)
-    if (next[q] < of_queue[q].size())
-      problem(fmt::format("queue '{}' waits for ever at instruction {}{}", unit.queues[q], name(of_queue[q][next[q]]),
-                          of_queue[q][next[q]] < fetched ? "" : ", which is never fetched: another queue is full"));
+    if (const auto head = race.head(q))
+      problem(fmt::format("queue '{}' waits for ever at instruction {}{}", unit.queues[q], name(*head),
+                          race.is_fetched(*head) ? "" : ", which is never fetched: another queue is full"));
   for (size_t a = 0; a < queues; ++a)
     for (size_t b = 0; b < queues; ++b)
-      if (const size_t left = signals[a * queues + b].size() - taken[a * queues + b];
-          left && next[b] == of_queue[b].size())
+      if (const size_t left = race.left_over(a, b); left && !race.head(b))
         problem(fmt::format("{} token{} from '{}' to '{}' {} left over", left, left == 1 ? "" : "s", unit.queues[a],
                             unit.queues[b], left == 1 ? "is" : "are"));
 
@@ -280,8 +253,7 @@ std::vector<std::string> check_stream(const Accelerator& unit, const Instruction
       if (earlier == last) return;
       last = earlier;
       const auto i = static_cast<size_t>(earlier);
-      const auto of = static_cast<size_t>(queue_of(unit, stream.instructions[i]));
-      if (done[j][of] <= rank[i] && has_run[j])
+      if (done[j][race.queue_of(i)] <= race.rank(i) && race.has_run(j))
         problem(
             fmt::format("instruction {} may overtake instruction {}, which touches the same place", name(j), name(i)));
     });
