@@ -228,24 +228,14 @@ class AtenImporter {
   }
 
   void set_outputs() {
-    std::unordered_set<ValueId> taken(graph_.inputs.begin(), graph_.inputs.end());
-    const auto add = [&](ValueId value, const std::string& name) {
-      // A value has one name: an output that is an input, or another output too, becomes a value of its own.
-      if (!taken.insert(value).second) {
-        builder_.set_loc(name);
-        value = builder_.add(state_.ops.get("reshape"), {value}, {{"shape", graph_.type(value).shape}},
-                             graph_.unique_name(name));
-        taken.insert(value);
-      }
-      graph_.outputs.push_back(value);
-    };
+    OutputList outputs(builder_, state_.ops);
     for (const AtenOutput& output : program_.outputs)
       if (output.buffer.empty() && output.argument.kind == ArgumentKind::kTensor)
-        add(output_value(output.argument.items[0].name), output.argument.items[0].name);
+        outputs.add(output_value(output.argument.items[0].name), output.argument.items[0].name);
     for (const StateOfBuffer& state : states_) {
       const auto after = std::find_if(program_.outputs.begin(), program_.outputs.end(),
                                       [&](const AtenOutput& output) { return output.buffer == state.buffer; });
-      add(output_value(after->argument.items[0].name), after->argument.items[0].name);
+      outputs.add(output_value(after->argument.items[0].name), after->argument.items[0].name);
       graph_.states.push_back({graph_.value(*lookup(state.name)).name, state.initial});
     }
     if (graph_.outputs.size() == states_.size())

@@ -287,6 +287,20 @@ ValueId Emitter::zeros(DType dtype, const SizeList& list) {
   return broadcast(scalar(dtype, 0), sizes);
 }
 
+ValueId Emitter::matrix_product(ValueId a, ValueId b) {
+  const int rank_a = rank(a), rank_b = rank(b);
+  if (rank_a == 0 || rank_b == 0)
+    malformed(fmt::format("operands of type {} and {}", type(a).to_string(), type(b).to_string()),
+              "vectors, matrices or batches of matrices");
+  if (rank_a == 1) a = reshape(a, {1, shape(a)[0]});
+  if (rank_b == 1) b = reshape(b, {shape(b)[0], 1});
+  const ValueId y = op("matmul", {a, b});
+  Shape sizes = shape(y);
+  if (rank_b == 1) sizes.pop_back();
+  if (rank_a == 1) sizes.erase(sizes.end() - (rank_b == 1 ? 1 : 2));
+  return reshape(y, sizes);
+}
+
 ValueId Emitter::per_channel(ValueId vector, int rank) {
   if (this->rank(vector) != 1)
     malformed(fmt::format("a per-channel operand has the shape {}", to_string(shape(vector))), "one dimension");

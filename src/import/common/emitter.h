@@ -138,6 +138,9 @@ class Emitter {
   ValueId div(ValueId a, ValueId b) { return op("div", {a, b}); }
   // A vector of `channels` as an operand that is broadcast over axis 1 of a rank-`rank` tensor: [1,C,1,...].
   ValueId per_channel(ValueId vector, int rank);
+  // Products of batches of matrices. Vectors count as matrices with one row (left) or one column (right), which the
+  // result does not have.
+  ValueId matrix_product(ValueId a, ValueId b);
 
  protected:
   // With the reader's own id.

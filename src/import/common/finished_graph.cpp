@@ -8,6 +8,20 @@
 
 namespace tessera::inline import_common {
 
+OutputList::OutputList(GraphBuilder& builder, const OpTable& ops)
+    : builder_(builder), ops_(ops), taken_(builder.graph().inputs.begin(), builder.graph().inputs.end()) {}
+
+void OutputList::add(ValueId value, const std::string& name, bool named) {
+  Graph& graph = builder_.graph();
+  if (!taken_.insert(value).second) {
+    builder_.set_loc(name);
+    value = builder_.add(ops_.get("reshape"), {value}, {{"shape", graph.type(value).shape}},
+                         named ? graph.unique_name(name) : std::string());
+    taken_.insert(value);
+  }
+  graph.outputs.push_back(value);
+}
+
 Graph needed_part(const Graph& graph) {
   Subgraph part{{}, graph.inputs, graph.outputs};
   std::vector<bool> needed(graph.values().size(), false);

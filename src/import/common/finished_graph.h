@@ -4,9 +4,26 @@
 #include <optional>
 #include <string>
 
+#include <unordered_set>
+
 #include "graph/graph.h"
+#include "graph/op_def.h"
 
 namespace tessera::inline import_common {
+
+// Adds the outputs of a graph whose inputs are all there. A value has one name: an output that is an input, or another
+// output too, becomes a value of its own.
+class OutputList {
+ public:
+  OutputList(GraphBuilder& builder, const OpTable& ops);
+  // `name`: what is remembered as where a value of its own comes from; it is called so with `named`.
+  void add(ValueId value, const std::string& name, bool named = true);
+
+ private:
+  GraphBuilder& builder_;
+  const OpTable& ops_;
+  std::unordered_set<ValueId> taken_;
+};
 
 // Without nodes that no output needs, those that only served to find attributes, and without symbols that nothing
 // mentions: some may only have been meant for dimensions whose names are expressions. REQUIRES: KnownSymbols has the

@@ -825,18 +825,12 @@ class GraphImporter {
   }
 
   void set_outputs() {
-    std::unordered_set<ValueId> taken(graph_.inputs.begin(), graph_.inputs.end());
+    OutputList outputs(builder_, state_.ops);
     for (const auto& output : proto_.output()) {
-      ValueId value = lookup(output.name())->value;
+      const ValueId value = lookup(output.name())->value;
       const TensorType& type = graph_.type(value);
       check_declared(output, {{}, type.dtype, DType::kI64, static_dims(type.shape)});
-      // A value has one name: an output that is an input, or another output too, becomes a value of its own.
-      if (!taken.insert(value).second) {
-        builder_.set_loc(output.name());
-        value = builder_.add(state_.ops.get("reshape"), {value}, {{"shape", graph_.type(value).shape}});
-        taken.insert(value);
-      }
-      graph_.outputs.push_back(value);
+      outputs.add(value, output.name(), false);
     }
     for (auto& [value, check] : state_.checks) {
       graph_.outputs.push_back(value);

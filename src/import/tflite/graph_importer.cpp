@@ -295,23 +295,13 @@ class TfliteImporter {
   }
 
   void set_outputs() {
-    std::unordered_set<ValueId> taken(graph_.inputs.begin(), graph_.inputs.end());
-    const auto add = [&](ValueId value, const std::string& name) {
-      // A value has one name: an output that is an input, or another output too, becomes a value of its own.
-      if (!taken.insert(value).second) {
-        builder_.set_loc(name);
-        value = builder_.add(state_.ops.get("reshape"), {value}, {{"shape", graph_.type(value).shape}},
-                             graph_.unique_name(name));
-        taken.insert(value);
-      }
-      graph_.outputs.push_back(value);
-    };
-    for (const int32_t index : *proto_.outputs()) add(lookup(index), tensor_name(index));
+    OutputList outputs(builder_, state_.ops);
+    for (const int32_t index : *proto_.outputs()) outputs.add(lookup(index), tensor_name(index));
     for (const int32_t index : states_) {
       const auto after = new_states_.find(index);
       const ValueId before = *state_.values[static_cast<size_t>(index)];
       const ValueId value = after == new_states_.end() ? before : after->second;
-      add(value, tensor_name(index));
+      outputs.add(value, tensor_name(index));
       graph_.states.push_back({graph_.value(before).name, initial_value(state_.tensors[static_cast<size_t>(index)])});
     }
   }

@@ -90,34 +90,20 @@ void added(AtenContext& c, ValueId product) {
 
 void import_addmm(AtenContext& c) { added(c, c.op("matmul", {c.tensor("mat1"), c.tensor("mat2")})); }
 void import_baddbmm(AtenContext& c) { added(c, c.op("matmul", {c.tensor("batch1"), c.tensor("batch2")})); }
-void import_addmv(AtenContext& c) { added(c, matrix_product(c, c.tensor("mat"), c.tensor("vec"))); }
+void import_addmv(AtenContext& c) { added(c, c.matrix_product(c.tensor("mat"), c.tensor("vec"))); }
 
-void import_matmul(AtenContext& c) { c.out(matrix_product(c, c.tensor("self"), c.tensor("other"))); }
-void import_dot(AtenContext& c) { c.out(matrix_product(c, c.tensor("self"), c.tensor("tensor"))); }
-void import_mv(AtenContext& c) { c.out(matrix_product(c, c.tensor("self"), c.tensor("vec"))); }
+void import_matmul(AtenContext& c) { c.out(c.matrix_product(c.tensor("self"), c.tensor("other"))); }
+void import_dot(AtenContext& c) { c.out(c.matrix_product(c.tensor("self"), c.tensor("tensor"))); }
+void import_mv(AtenContext& c) { c.out(c.matrix_product(c.tensor("self"), c.tensor("vec"))); }
 
 void import_linear(AtenContext& c) {
   const ValueId w = c.tensor("weight");
-  const ValueId y = matrix_product(c, c.tensor("input"), c.rank(w) == 2 ? c.transpose(w, {1, 0}) : w);
+  const ValueId y = c.matrix_product(c.tensor("input"), c.rank(w) == 2 ? c.transpose(w, {1, 0}) : w);
   const auto bias = c.maybe_tensor("bias");
   c.out(bias ? c.add(y, *bias) : y);
 }
 
 }  // namespace
-
-ValueId matrix_product(AtenContext& c, ValueId a, ValueId b) {
-  const int rank_a = c.rank(a), rank_b = c.rank(b);
-  if (rank_a == 0 || rank_b == 0)
-    c.malformed(fmt::format("operands of type {} and {}", c.type(a).to_string(), c.type(b).to_string()),
-                "vectors, matrices or batches of matrices");
-  if (rank_a == 1) a = c.reshape(a, {1, c.shape(a)[0]});
-  if (rank_b == 1) b = c.reshape(b, {c.shape(b)[0], 1});
-  const ValueId y = c.op("matmul", {a, b});
-  Shape sizes = c.shape(y);
-  if (rank_b == 1) sizes.pop_back();
-  if (rank_a == 1) sizes.erase(sizes.end() - (rank_b == 1 ? 1 : 2));
-  return c.reshape(y, sizes);
-}
 
 std::span<const AtenOperator> contraction_operators() {
   static constexpr AtenOperator table[] = {

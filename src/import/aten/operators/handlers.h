@@ -29,9 +29,6 @@ ValueId clamped(AtenContext& c, ValueId x, double low, double high);
 ValueId in_wide_float(AtenContext& c, ValueId x);
 // x times a number; x itself for 1.
 ValueId scaled(AtenContext& c, ValueId x, double factor);
-// Matrix products as torch.matmul defines them: vectors count as matrices of one row or column, which the result does
-// not have.
-ValueId matrix_product(AtenContext& c, ValueId a, ValueId b);
 // x with dimension `axis` put to the end, and the order that does it; it is its own inverse.
 std::vector<int64_t> axis_last(int rank, int64_t axis);
 // x [..., n, I] with updates [..., m, I] at places [..., m] of the dimension before the last; what is outside of it is

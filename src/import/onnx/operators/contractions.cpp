@@ -78,21 +78,6 @@ ValueId centred(NodeContext& c, ValueId x, int input, int axis) {
   return c.sub(wide, zero);
 }
 
-// Vectors count as matrices with one row (left) or one column (right), which the result does not have.
-ValueId matmul(NodeContext& c, ValueId a, ValueId b) {
-  const int rank_a = c.rank(a), rank_b = c.rank(b);
-  if (rank_a == 0 || rank_b == 0)
-    c.malformed(fmt::format("operands of type {} and {}", c.type(a).to_string(), c.type(b).to_string()),
-                "vectors, matrices or batches of matrices");
-  if (rank_a == 1) a = c.reshape(a, {1, c.shape(a)[0]});
-  if (rank_b == 1) b = c.reshape(b, {c.shape(b)[0], 1});
-  const ValueId y = c.op("matmul", {a, b});
-  Shape dims = c.shape(y);
-  if (rank_b == 1) dims.pop_back();
-  if (rank_a == 1) dims.erase(dims.end() - (rank_b == 1 ? 1 : 2));
-  return c.reshape(y, dims);
-}
-
 }  // namespace
 
 ValueId convolution(NodeContext& c) { return add_bias(c, conv(c, c.in(0), c.in(1)), 2); }
@@ -182,13 +167,14 @@ void import_gemm(NodeContext& c) {
 
 void import_matmul(NodeContext& c) {
   c.require_inputs(2, 2);
-  c.out(0, matmul(c, c.in(0), c.in(1)));
+  c.out(0, c.matrix_product(c.in(0), c.in(1)));
 }
 
 void import_matmul_integer(NodeContext& c) {
   c.require_inputs(2, 4);
   const ValueId a = c.in(0), b = c.in(1);
-  c.out(0, matmul(c, centred(c, a, 2, std::max(0, c.rank(a) - 2)), centred(c, b, 3, std::max(0, c.rank(b) - 1))));
+  c.out(0,
+        c.matrix_product(centred(c, a, 2, std::max(0, c.rank(a) - 2)), centred(c, b, 3, std::max(0, c.rank(b) - 1))));
 }
 
 // Operands: x, its scale and zero point, w, its scale (one, or one per output channel) and zero point, the result's
@@ -210,7 +196,7 @@ void import_qlinear_matmul(NodeContext& c) {
   c.require_inputs(8, 8);
   const ValueId a = c.in(0), b = c.in(3);
   const ValueId y =
-      matmul(c, centred(c, a, 2, std::max(0, c.rank(a) - 2)), centred(c, b, 5, std::max(0, c.rank(b) - 1)));
+      c.matrix_product(centred(c, a, 2, std::max(0, c.rank(a) - 2)), centred(c, b, 5, std::max(0, c.rank(b) - 1)));
   const auto factor = [&](int i, bool row) {
     const ValueId scale = c.in(i);
     if (c.num_elements(scale) == 1) return c.reshape(scale, {});
