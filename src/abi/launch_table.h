@@ -81,6 +81,13 @@ static inline const char* tsr_open_table(const char* text, const char* end, cons
   return wanted == *launches ? at : 0;
 }
 
+/* Where the first line of a compiler's log that names an error begins; the log itself when none does. */
+static inline const char* tsr_first_error(const char* log) {
+  const char* error = strstr(log, "error");
+  while (error && error > log && error[-1] != '\n') --error;
+  return error ? error : log;
+}
+
 #ifdef __cplusplus
 }
 #endif

@@ -423,7 +423,24 @@ class Normalizer {
     return false;
   }
 
+  // Whether 0 <= a < b is proved from what is known of a place of an axis: floordiv(i, k) stays below b where the
+  // extent of i is at most k * b. Asks for no least value of b, which an axis without places has none of.
+  bool is_within(const ExprPolynomial& a, const ExprPolynomial& b) {
+    if (a.terms.size() != 1 || a.terms.begin()->second != 1 || a.terms.begin()->first.size() != 1) return false;
+    Expr place = a.terms.begin()->first[0];
+    int64_t k = 1;
+    if (is_binary(place, BinaryOp::kFloorDiv)) {
+      const auto divisor = as_int(place->operands[1]);
+      if (!divisor || *divisor < 1) return false;
+      k = *divisor;
+      place = place->operands[0];
+    }
+    const ExprPolynomial* extent = extent_of(place);
+    return extent && lower(b * k - *extent).value_or(-1) >= 0;
+  }
+
   ExprPolynomial quotient(const ExprPolynomial& a, const ExprPolynomial& b, const Expr& e) {
+    if (a.exact && b.exact && is_within(a, b)) return ExprPolynomial(0);
     if (!a.exact || !b.exact || lower(b).value_or(0) < 1) return ExprPolynomial::of(e);
     if (b.as_constant() == 1) return a;
     ExprPolynomial whole, rest;
@@ -448,6 +465,7 @@ class Normalizer {
   }
 
   ExprPolynomial remainder(const ExprPolynomial& a, const ExprPolynomial& b, const Expr& e) {
+    if (a.exact && b.exact && is_within(a, b)) return a;
     if (!a.exact || !b.exact || lower(b).value_or(0) < 1) return ExprPolynomial::of(e);
     if (b.as_constant() == 1) return ExprPolynomial(0);
     ExprPolynomial whole, rest;

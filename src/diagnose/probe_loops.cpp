@@ -122,10 +122,16 @@ struct alignas(64) TileShapes {
 };
 static_assert(sizeof(TileShapes) == 64);
 
+[[gnu::target("amx-tile")]] void configure_tiles() {
+  const TileShapes shapes;
+  // GCC 12 believes that the instruction reads 8 bytes, and drops the stores of the others.
+  __asm__ volatile("" : : "m"(shapes));
+  _tile_loadconfig(&shapes);
+}
+
 // Four accumulators; zeros in, so that the values never matter.
 [[gnu::target("amx-tile,amx-int8")]] double amx_i8(int64_t iterations) {
-  const TileShapes shapes;
-  _tile_loadconfig(&shapes);
+  configure_tiles();
   _tile_zero(0);
   _tile_zero(1);
   _tile_zero(2);
@@ -143,8 +149,7 @@ static_assert(sizeof(TileShapes) == 64);
 }
 
 [[gnu::target("amx-tile,amx-bf16")]] double amx_bf16(int64_t iterations) {
-  const TileShapes shapes;
-  _tile_loadconfig(&shapes);
+  configure_tiles();
   _tile_zero(0);
   _tile_zero(1);
   _tile_zero(2);

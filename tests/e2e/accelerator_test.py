@@ -6,6 +6,7 @@ import json
 import pathlib
 import subprocess
 import sys
+import xml.etree.ElementTree
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 ACCEL = ROOT / "examples" / "accel"
@@ -34,6 +35,12 @@ def main():
     assert f"{fast['cycles']} cycles" in page and f"{slow['cycles']:,} cycles" in page, reports
     stream = schedule(tessera, "c6.sched", "--emit", "stream")
     assert stream.startswith(f"stream of vdla: {fast['instructions']} instructions of "), stream[:100]
+    timeline = schedule(tessera, "c6.sched", "--emit", "timeline")
+    picture = xml.etree.ElementTree.fromstring(timeline)
+    texts = ["".join(text.itertext()) for text in picture.iter("{http://www.w3.org/2000/svg}text")]
+    assert any(f"{fast['cycles']} cycles" in text for text in texts) and {"load", "compute", "store"} <= set(texts), texts
+    steps = sum(1 for _ in picture.iter("{http://www.w3.org/2000/svg}title"))
+    assert steps == fast["instructions"], (steps, fast["instructions"])
     # A schedule that the memories do not hold.
     text = (ACCEL / "c6.sched").read_text().replace("h0, h1 = split(yh, [_, 7])", "h0, h1 = split(yh, [_, 28])")
     done = subprocess.run([tessera, "schedule", ACCEL / "c6.loop", "--accel", ACCEL / "vdla.json", "--apply", "-"], input=text,

@@ -3,6 +3,7 @@
 refused.    cli_train_test.py TESSERA [unittest options]"""
 
 import json
+import math
 import pathlib
 import re
 import signal
@@ -117,6 +118,15 @@ class Train(CliTest):
             self.assertLess(numpy.mean(report["losses"][-20:]), 0.4, optimizer)
             self.assertEqual(report["steps"], 5 * (1438 // 32))
             self.assertGreater(report["test_right"], 0.85 * report["test_total"])
+
+    def test_smoothed_labels_bound_the_loss(self):
+        out, _ = self.train("mlp.graph", "--label-smoothing", 0.1, "--epochs", 8, "--json")
+        report = json.loads(out)
+        # The entropy of labels of 0.91 and nine times 0.01, which no prediction is below.
+        least = -0.91 * math.log(0.91) - 0.09 * math.log(0.01)
+        self.assertGreater(min(report["losses"]), least - 1e-5)
+        self.assertLess(numpy.mean(report["losses"][-20:]), least + 0.3)
+        self.assertGreater(report["test_right"], 0.9 * report["test_total"])
 
     def refused(self, identifier, *arguments, model="mlp.graph", data=DIGITS, code=1):
         _, errors = self.tessera("train", model, "--data", data, *arguments, code=code)

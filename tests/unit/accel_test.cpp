@@ -419,6 +419,18 @@ TEST(Accelerator, WhatDoesNotFitIsSaid) {
   without.erase(without.find("tensorize(ql"), std::string("tensorize(ql, \"unit.shift\")\n").size());
   EXPECT_THAT(expanded(description(4, 5, 1 << 15, 1 << 15, 1 << 15), without),
               testing::AllOf(HasSubstr("TSR-3502"), HasSubstr("is no instruction of unit")));
+  const auto with_operands = [&](const std::string& from, const std::string& to) {
+    std::string text = description(4, 5, 1 << 15, 1 << 15, 1 << 15);
+    const size_t at = text.find(from);
+    EXPECT_NE(at, std::string::npos);
+    text.replace(at, from.size(), to);
+    return expanded(text, whole);
+  };
+  EXPECT_THAT(
+      with_operands(R"({"s": "acc", "d": "dram"})", R"({"s": "acc", "d": "inp"})"),
+      testing::AllOf(HasSubstr("TSR-3503"), HasSubstr("is in DRAM, as a parameter, and operand 'd' of unit.out")));
+  EXPECT_THAT(with_operands(R"({"s": "acc", "d": "acc"})", R"({"s": "inp", "d": "inp"})"),
+              testing::AllOf(HasSubstr("TSR-3503"), HasSubstr("would be in two memories")));
   EXPECT_THAT(error_of([&] {
                 const Accelerator unit = read_accelerator(description(4, 5, 1 << 15, 1 << 15, 1 << 15), "test.json");
                 InstructionStream stream = expand(unit, scheduled(unit, original, whole));

@@ -143,9 +143,11 @@ TEST(Sizes, IndicesWithinTensorsOfSuchSizes) {
     const std::vector<std::pair<Var, Expr>> axes = {{make_var("i"), sizes.n},
                                                     {make_var("j"), sizes.h},
                                                     {make_var("k"), sizes.n * sizes.l + Expr(1)},
-                                                    {make_var("c"), 8}};
-    std::vector<Expr> leaves = {sizes.n, sizes.l, sizes.h};
+                                                    {make_var("c"), 8},
+                                                    {make_var("p"), sizes.l * sizes.n * Expr(3) + sizes.n}};
+    std::vector<Expr> leaves = {sizes.n, sizes.l, sizes.h, sizes.l * sizes.n + sizes.n};
     for (const auto& [var, extent] : axes) leaves.push_back(var);
+    for (const int64_t k : {2, 3}) leaves.push_back(floordiv(axes.back().first, k));
     const Expr e = random_size(random, leaves, 1 + i % 4);
     const Expr normal = normalize_size(e, axes);
     for (int k = 0; k < 12; ++k) {
@@ -188,6 +190,14 @@ TEST(Sizes, WhatNetworksAsk) {
   EXPECT_EQ(to_string(normalize_size(floormod(flat, 768), axes)), "((k * 64) + d)");
   EXPECT_EQ(to_string(normalize_size(floormod(floordiv(flat, 768), s.h), axes)), "j");
   EXPECT_EQ(to_string(normalize_size(floordiv(floordiv(flat, 768), s.h), axes)), "i");
+  // Halves of an image of twice a size that may be 0.
+  const Var row = make_var("row");
+  const std::vector<std::pair<Var, Expr>> rows = {{row, s.l * Expr(2)}};
+  EXPECT_EQ(to_string(normalize_size(floordiv(floordiv(row, 2), s.l), rows)), "0");
+  EXPECT_EQ(to_string(normalize_size(floormod(floordiv(row, 2), s.l), rows)),
+            to_string(normalize_size(floordiv(row, 2), rows)));
+  EXPECT_EQ(to_string(normalize_size(floormod(row, s.l * Expr(2)), rows)), "row");
+  EXPECT_NE(to_string(normalize_size(floordiv(row, s.l), rows)), "0");
 }
 
 }  // namespace

@@ -226,4 +226,5 @@ extern "C" const tsr_device_functions tessera_device_cuda = {sizeof(tsr_device_f
                                                              tessera::copy,
                                                              tessera::mark,
                                                              tessera::wait,
-                                                             tessera::drain};
+                                                             tessera::drain,
+                                                             nullptr};

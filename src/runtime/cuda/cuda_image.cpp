@@ -24,7 +24,6 @@ bool check_limits(const CudaDevice* device, const tsr_launch_limits& limits, cha
   return false;
 }
 
-// The first line of the compiler's words that names an error, or the first line.
 void tell_compile_failure(const CudaLibrary& cuda, NvrtcProgram program, char* message) {
   size_t size = 0;
   cuda.nvrtcGetProgramLogSize(program, &size);
@@ -32,9 +31,7 @@ void tell_compile_failure(const CudaLibrary& cuda, NvrtcProgram program, char* m
   const char* from = "";
   if (log) {
     cuda.nvrtcGetProgramLog(program, log);
-    const char* error = strstr(log, "error");
-    while (error && error > log && error[-1] != '\n') --error;
-    from = error ? error : log;
+    from = tsr_first_error(log);
   }
   snprintf(message, TSR_DEVICE_MESSAGE, "NVRTC fails: %.*s", static_cast<int>(strcspn(from, "\n")), from);
   free(log);

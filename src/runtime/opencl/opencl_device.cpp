@@ -290,4 +290,5 @@ extern "C" const tsr_device_functions tessera_device_opencl = {sizeof(tsr_device
                                                                tessera::copy,
                                                                tessera::mark,
                                                                tessera::wait,
-                                                               tessera::drain};
+                                                               tessera::drain,
+                                                               nullptr};

@@ -26,7 +26,6 @@ bool check_limits(const OpenClDevice* device, const tsr_launch_limits& limits, c
   return false;
 }
 
-// The first line of the compiler's words that names an error, or the first line.
 void tell_build_failure(const OpenClDevice* device, cl_program program, cl_int answer, char* message) {
   const OpenClLibrary& cl = *device->cl;
   size_t size = 0;
@@ -35,9 +34,7 @@ void tell_build_failure(const OpenClDevice* device, cl_program program, cl_int a
   const char* from = "";
   if (log) {
     cl.clGetProgramBuildInfo(program, device->id, CL_PROGRAM_BUILD_LOG, size, log, nullptr);
-    const char* error = strstr(log, "error");
-    while (error && error > log && error[-1] != '\n') --error;
-    from = error ? error : log;
+    from = tsr_first_error(log);
   }
   snprintf(message, TSR_DEVICE_MESSAGE, "its compiler fails (%s): %.*s", opencl_error_name(answer),
            static_cast<int>(strcspn(from, "\n")), from);

@@ -145,27 +145,10 @@ class AnySize {
       const Expr value = transform(node->operands[1], [&](const Expr& part) -> Expr {
         if (part->kind != ExprKind::kLoad) return {};
         std::vector<Expr> indices;
-        for (const Expr& index : part->operands)
-          indices.push_back(normalize_size(without_quotients(index, inside), inside));
+        for (const Expr& index : part->operands) indices.push_back(normalize_size(index, inside));
         return load(part->buffer, indices);
       });
       return select(node->operands[0], value, node->operands[2]);
-    });
-  }
-
-  // `index` with (i / k) / n = 0 and (i / k) % n = i / k where i < k * n.
-  static Expr without_quotients(const Expr& index, const std::vector<std::pair<Var, Expr>>& extents) {
-    const auto is_below = [&](const Expr& a, const Expr& n) {
-      if (a->kind != ExprKind::kBinary || a->binary != BinaryOp::kFloorDiv || !as_int(a->operands[1])) return false;
-      return std::any_of(extents.begin(), extents.end(), [&](const auto& known) {
-        return a->operands[0].same_node(known.first) && equal_sizes(known.second, n * a->operands[1]);
-      });
-    };
-    return transform(index, [&](const Expr& node) -> Expr {
-      if (node->kind != ExprKind::kBinary) return {};
-      const bool divides = node->binary == BinaryOp::kFloorDiv, remains = node->binary == BinaryOp::kFloorMod;
-      if ((!divides && !remains) || !is_below(node->operands[0], node->operands[1])) return {};
-      return divides ? Expr(0) : node->operands[0];
     });
   }
 
