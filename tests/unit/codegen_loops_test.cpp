@@ -82,6 +82,19 @@ TEST(CodegenLoops, LanesOfSeveralBlocks) {
   }
 }
 
+TEST(CodegenLoops, LanesOfOneRunAreLoadedUnderTheirMask) {
+  // The upper lanes are the beginning of a block, the lower ones would lie before the buffer.
+  const std::string text = R"(kernel @k(x: f32[2,3,16]) -> (y: f32[3,16]) {
+    for i in 0..3 { vectorized for l in 0..16 {
+      y[i, l] = select((l < 8), 1:f32, (x[(floordiv((l + 8), 16) - 1), i, floormod((l + 8), 16)] * 2:f32)) } } })";
+  expect_agrees(text);
+  CodegenOptions options;
+  options.want_ir = true;
+  const Program program = program_of(parse_loop_programs(text)[0]);
+  const std::string ir = generate_llvm(program, parse_target("x86-64-v4"), options).llvm_ir;
+  EXPECT_THAT(ir, testing::HasSubstr("llvm.masked.load.v16f32"));
+}
+
 TEST(CodegenLoops, LanesFarApartUnderKnownMasks) {
   expect_agrees(R"(kernel @k(x: f32[700]) -> (a: f32[3,16], b: f32[3,16], c: f32[3,16], d: f32[3,16]) {
     for i in 0..3 { vectorized for l in 0..16 { a[i, l] = select((floormod(l, 2) == 0), x[((l * 37) + i)], 1:f32) } }
