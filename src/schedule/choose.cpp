@@ -119,14 +119,17 @@ std::variant<ScheduledKernel, Declined> ask(const ScheduleRule& rule, const Tens
   // Single elements by tiles are slower than loops of their own.
   const bool symbolic = is_symbolic(kernel);
   if (symbolic && rule.apply == scalar_loops) return Declined{"a run decides about sizes"};
-  if (symbolic && !kernel.is_single())
+  Knobs knobs;
+  const bool directly = !symbolic || rule.apply == dynamic_loops;
+  if (!directly && !kernel.is_single())
     return Declined{"the kernel has several results or reductions, and a run decides about sizes"};
   if (symbolic && rule.apply == row_reduce && gathers(kernel))
     return Declined{"an operand is not contiguous along the reduced axis"};
-  Knobs knobs;
-  const bool directly = !symbolic || rule.apply == dynamic_loops;
-  const TensorProgram merged = directly ? TensorProgram() : merge_open_axes(kernel);
-  auto answer = directly ? rule.apply(kernel, target, knobs) : apply_to_open_axes(rule, merged, target);
+  // Loops go along more of a kernel's axes at once where these are one; those of several results have no tiles instead.
+  const bool as_it_is = !symbolic || (directly && kernel.is_single());
+  const TensorProgram merged = as_it_is ? TensorProgram() : merge_open_axes(kernel);
+  auto answer =
+      directly ? rule.apply(as_it_is ? kernel : merged, target, knobs) : apply_to_open_axes(rule, merged, target);
   if (!directly && std::holds_alternative<Declined>(answer)) {
     auto by_windows = rule.apply == winograd ? open_winograd(kernel, symbols, target)
                                              : apply_by_windows(rule, merged, symbols, target);

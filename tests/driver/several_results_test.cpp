@@ -135,8 +135,8 @@ TEST(SeveralResults, NoKernelWaitsForItself) {
 }
 
 // Chains of elementwise nodes and reductions of rows over values of one shape, with operands of other shapes that are
-// broadcast; any of the values may be results.
-std::string random_text(unsigned seed) {
+// broadcast; any of the values may be results. `open`: the number of rows is.
+std::string random_text(unsigned seed, bool open = false) {
   std::mt19937 random(seed);
   const auto pick = [&](std::initializer_list<int64_t> choices) {
     return *(choices.begin() + static_cast<std::ptrdiff_t>(random() % choices.size()));
@@ -144,7 +144,8 @@ std::string random_text(unsigned seed) {
   const char* const dtypes[] = {"f32", "f32", "f64", "f16", "bf16", "i32"};
   const std::string dtype = dtypes[random() % std::size(dtypes)];
   const bool is_int = dtype == "i32";
-  const int64_t rows = pick({1, 7, 16, 33}), columns = pick({64, 100, 129, 512});
+  const int64_t fixed_rows = pick({1, 7, 16, 33}), columns = pick({64, 100, 129, 512});
+  const std::string rows = open ? "n" : std::to_string(fixed_rows);
   const std::string type = fmt::format("{}[{},{}]", dtype, rows, columns), row = fmt::format("{}[{}]", dtype, columns),
                     column = fmt::format("{}[{},1]", dtype, rows);
   std::vector<std::string> values = {"x0", "x1"}, of_rows = {"r0"}, of_columns;
@@ -190,22 +191,47 @@ std::string random_text(unsigned seed) {
   add_results(of_rows, column);
   if (!of_columns.empty()) add_results(of_columns, fmt::format("{}[1,{}]", dtype, columns));
   if (results.empty()) return "";
-  return fmt::format("graph @main(%x0: {0}, %x1: {0}, %c0: {1}, %r0: {2}, %w0: {5}[{6},{6}]) -> ({3}) {{\n{4}}}\n",
-                     type, row, column, results, body, dtype, columns);
+  return fmt::format("graph @main{7}(%x0: {0}, %x1: {0}, %c0: {1}, %r0: {2}, %w0: {5}[{6},{6}]) -> ({3}) {{\n{4}}}\n",
+                     type, row, column, results, body, dtype, columns, open ? "[n in 1..64]" : "");
 }
 
-// Written as a group beside a size that a run decides: no rule has a schedule, and plain loops are right.
-TEST(SeveralResults, OfOpenSizesStayPlainLoops) {
-  EXPECT_EQ(calls_of(R"(graph @main[n in 1..64](%x: f32[n,70], %z: f32[n,70]) -> (%a: f32[n,70], %b: f32[n,70]) {
-    %a, %b = group(%x, %z) ({
-      graph @group(%x: f32[n,70], %z: f32[n,70]) -> (%a: f32[n,70], %b: f32[n,70]) {
-        %a = add(%x, %z) : f32[n,70]
-        %t = tanh(%a) : f32[n,70]
-        %b = mul(%t, %x) : f32[n,70]
-      }
-    }) : f32[n,70], f32[n,70]
+TEST(SeveralResults, OfOpenSizes) {
+  EXPECT_EQ(calls_of(R"(graph @main[n in 1..640](%x: f32[n,70], %z: f32[n,70]) -> (%a: f32[n,70], %b: f32[n,70]) {
+    %a = add(%x, %z) : f32[n,70]
+    %t = tanh(%a) : f32[n,70]
+    %b = mul(%t, %x) : f32[n,70]
   })"),
-            "naive:2");
+            "dynamic_loops:2");
+  // Statistics of a batch: the mean and the deviation of each channel, over images of any number and size.
+  EXPECT_EQ(calls_of(R"(graph @main[n in 1..64, h in 4..64](%x: f32[n,8,h,h]) -> (%s: f32[8], %q: f32[8]) {
+    %s = reduce(%x) {axes = [0, 2, 3], keepdims = false, kind = "sum"} : f32[8]
+    %xx = mul(%x, %x) : f32[n,8,h,h]
+    %p = reduce(%xx) {axes = [0, 2, 3], keepdims = false, kind = "sum"} : f32[8]
+    %q = sqrt(%p) : f32[8]
+  })"),
+            "dynamic_loops:2");
+  // And of each column.
+  EXPECT_EQ(calls_of(R"(graph @main[n in 1..640](%x: f32[n,70]) -> (%s: f32[70], %q: f32[70]) {
+    %s = reduce(%x) {axes = [0], keepdims = false, kind = "sum"} : f32[70]
+    %xx = mul(%x, %x) : f32[n,70]
+    %q = reduce(%xx) {axes = [0], keepdims = false, kind = "max"} : f32[70]
+  })"),
+            "dynamic_loops:2");
+}
+
+TEST(SeveralResults, RandomGraphsOfOpenSizes) {
+  int with_several = 0;
+  for (unsigned seed = 0; seed < 60 && !HasFailure(); ++seed) {
+    const std::string text = random_text(seed, true);
+    if (text.empty()) continue;
+    SCOPED_TRACE(text);
+    const Graph graph = parse_graph(text, standard_ops());
+    const char* const levels[] = {"x86-64-v2", "x86-64-v3", "x86-64-v4"};
+    const std::string calls = calls_of(graph, levels[seed % 3], 1 + static_cast<int>(seed / 3 % 2));
+    for (const char* several : {":2", ":3", ":4", ":5"})
+      with_several += calls.find(std::string("dynamic_loops") + several) != std::string::npos;
+  }
+  EXPECT_GT(with_several, 15);
 }
 
 // A moment takes the place of the one before, which the step reads as well: all values come before the first store.

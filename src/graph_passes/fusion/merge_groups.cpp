@@ -6,6 +6,8 @@
 #include <optional>
 #include <set>
 
+#include "arith/data_symbols.h"
+#include "arith/simplify.h"
 #include "graph/slices.h"
 #include "graph_passes/support/graph_util.h"
 #include "graph_passes/support/operand_access.h"
@@ -21,7 +23,12 @@ constexpr int64_t kLeastBytes = 4096;
 // Groups that are looked at when a path between two of them is sought; longer searches count as a path.
 constexpr size_t kMostVisits = 4096;
 
-int64_t bytes_of(const TensorType& type) { return dtype_bytes(type.dtype, type.num_elements()); }
+// At usual sizes, where a run decides about them.
+int64_t bytes_of(const TensorType& type) {
+  Expr elements = 1;
+  for (const Expr& dim : type.shape) elements = elements * dim;
+  return dtype_bytes(type.dtype, typical_size(normalize_size(elements)));
+}
 
 struct Candidate {
   std::vector<NodeId> members;  // in order
@@ -80,11 +87,17 @@ class Merger {
       group.results = {group.members.back()};
       const ValueId result = graph_.node(group.members.back()).outputs[0];
       const TensorType& type = graph_.type(result);
-      group.may_merge = type.is_static() && !placed.count(result);
+      group.may_merge = !placed.count(result) && !is_decided_by_data(type);
       for (const NodeId id : group.members) group.may_merge = group.may_merge && suits(group, id);
       if (group.reduction >= 0 && !group.contraction) group.may_merge = group.may_merge && reduces_in_lanes(group);
       else group.may_merge = group.may_merge && bytes_of(type) >= kLeastBytes;
     }
+  }
+
+  // The node that gives such a size its value stands before its readers by its place alone.
+  bool is_decided_by_data(const TensorType& type) const {
+    return std::any_of(type.shape.begin(), type.shape.end(),
+                       [&](const Expr& dim) { return uses_data_symbols(dim, graph_.symbols); });
   }
 
   // Nodes that compute element by element, with one that reduces among them.
@@ -100,7 +113,8 @@ class Merger {
     group.contraction = reads.contraction;
     // Minimal filtering stores one result, and so do the tiles of a matrix unit.
     if (group.contraction)
-      return graph_.type(node.outputs[0]).dtype == DType::kF32 &&
+      return graph_.type(node.outputs[0]).dtype == DType::kF32 && graph_.type(node.outputs[0]).is_static() &&
+             graph_.type(node.inputs[0]).is_static() &&
              (node.op->name == "matmul" || (node.op->name == "conv" && !suits_minimal_filtering(graph_, node)));
     return node.op->name == "reduce";
   }
@@ -110,10 +124,10 @@ class Merger {
     const Node& node = graph_.node(group.reduction);
     const TensorType& type = graph_.type(node.inputs[0]);
     const auto& axes = node.attrs.get_ints("axes");
-    if (!type.is_static() || axes.empty() || bytes_of(type) < kLeastBytes) return false;
+    if (axes.empty() || bytes_of(type) < kLeastBytes) return false;
     const int64_t innermost = type.layout.row_major() ? type.rank() - 1 : type.layout.dims.back().axis;
-    const int64_t lanes =
-        type.layout.row_major() ? *as_int(type.shape.back()) : std::max<int64_t>(1, type.layout.inner_block().block);
+    const int64_t lanes = type.layout.row_major() ? typical_size(type.shape.back())
+                                                  : std::max<int64_t>(1, type.layout.inner_block().block);
     return lanes >= 4 &&
            (std::find(axes.begin(), axes.end(), innermost) != axes.end() || keeps_lanes(group, innermost));
   }

@@ -7,8 +7,8 @@
 // tensor (a sum and a sum of squares), in one pass. Merged groups stay free of cycles: none of them reads, by way of
 // other groups, what another of them computes.
 //
-// Left alone: sizes that a run decides, results that are parts of a concatenation in place, and choices by one bool,
-// whose kernel need not run.
+// Left alone: products of open sizes, everything of sizes that data decide, results that are parts of a concatenation
+// in place, and choices by one bool, whose kernel need not run.
 #pragma once
 
 #include "graph_passes/fusion/fusion_plan.h"

@@ -1,3 +1,5 @@
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <functional>
 #include <unordered_map>
@@ -21,50 +23,63 @@ class AnySize {
 
   std::variant<ScheduledKernel, Declined> run() {
     const Stage& output = kernel_.output();
-    if (kernel_.stages.size() > 2 || (kernel_.stages.size() == 2 && !kernel_.stages[0].body.is_reduction()))
-      return Declined{"more stages than one reduction and its epilogue"};
+    const std::vector<const Stage*> reductions = kernel_.reductions();
+    for (size_t i = 0; i + kernel_.num_results < kernel_.stages.size(); ++i)
+      if (!kernel_.stages[i].body.is_reduction()) return Declined{"more stages than reductions and their epilogues"};
     if (std::string why = set_axes(); !why.empty()) return Declined{std::move(why)};
     result_.program.name = kernel_.name;
+    result_.program.num_outputs = static_cast<int>(kernel_.num_results);
     for (const TensorParam& param : kernel_.params) add(param.buffer, param.layout);
-    add(output.out, output.layout);
+    for (const Stage& result : kernel_.results()) add(result.out, result.layout);
 
     for (const Axis& axis : axes_) bound(axis);
     std::vector<Expr> index;
     for (const Axis& axis : output.body.axes) index.push_back(substitute(axis.var, places_));
     out_index_ = flat(output.out, index);
-    const Stage* reduction = kernel_.reduction();
-    if (!reduction) {
-      value_ = flattened(with_known_places(substitute(output.body.value, places_)));
-      if (!output.layout.row_major() && !in_lanes(false)) return Declined{"no lanes of the output's blocks"};
-      result_.program.body = nest(false);
-      return std::move(result_);
+    const auto at_index = [&](const Body& body) {
+      VarMap map;
+      for (size_t i = 0; i < body.axes.size(); ++i) map[body.axes[i].var.get()] = index[i];
+      return map;
+    };
+    for (const Stage* stage : reductions) {
+      // Several go over the same places.
+      const Body body = with_fresh_axes(stage->body);
+      if (reduce_.empty()) {
+        reduce_ = body.reduce_axes;
+        for (const Axis& axis : reduce_) bound(axis);
+      }
+      VarMap map = at_index(body);
+      for (size_t i = 0; i < reduce_.size(); ++i) map[body.reduce_axes[i].var.get()] = reduce_[i].var;
+      const DType dtype = stage->out->dtype;
+      reductions_.push_back(
+          {body.combiner, dtype, flattened(substitute(body.value, map)),
+           make_var(reductions_.empty() ? "result" : fmt::format("result{}", reductions_.size()), dtype)});
     }
-    const Body body = with_fresh_axes(reduction->body);
-    combiner_ = body.combiner;
-    reduce_ = body.reduce_axes;
-    for (const Axis& axis : reduce_) bound(axis);
-    VarMap to_output;
-    for (size_t i = 0; i < body.axes.size(); ++i) to_output[body.axes[i].var.get()] = index[i];
-    reduce_value_ = flattened(substitute(body.value, to_output));
-    reduce_dtype_ = reduction->out->dtype;
-    result_var_ = make_var("result", reduce_dtype_);
     bool elsewhere = false;
-    value_ = reduction == &output
-                 ? Expr(result_var_)
-                 : flattened(substitute(transform(output.body.value,
-                                                  [&](const Expr& node) {
-                                                    if (node->kind != ExprKind::kLoad || node->buffer != reduction->out)
-                                                      return Expr();
-                                                    for (size_t i = 0; i < node->operands.size(); ++i)
-                                                      elsewhere |=
-                                                          !node->operands[i].same_node(output.body.axes[i].var) &&
-                                                          !is_const_int(output.body.axes[i].extent, 1);
-                                                    return Expr(result_var_);
-                                                  }),
-                                        places_));
+    for (const Stage& result : kernel_.results()) {
+      const Expr value = transform(result.body.value, [&](const Expr& node) -> Expr {
+        if (node->kind != ExprKind::kLoad) return {};
+        for (size_t r = 0; r < reductions.size(); ++r) {
+          if (node->buffer != reductions[r]->out || reductions[r] == &result) continue;
+          for (size_t i = 0; i < node->operands.size(); ++i)
+            elsewhere |=
+                !node->operands[i].same_node(result.body.axes[i].var) && !is_const_int(result.body.axes[i].extent, 1);
+          return reductions_[r].result_var;
+        }
+        return {};
+      });
+      const auto own = std::find(reductions.begin(), reductions.end(), &result);
+      if (own != reductions.end()) {
+        values_.emplace_back(reductions_[static_cast<size_t>(own - reductions.begin())].result_var);
+      } else {
+        const Expr placed = substitute(value, at_index(result.body));
+        values_.push_back(flattened(reductions.empty() ? with_known_places(placed) : placed));
+      }
+    }
     if (elsewhere) return Declined{"the epilogue reads the reduction at another index than its own"};
-    if (!output.layout.row_major() && !in_lanes(true)) return Declined{"no lanes of the output's blocks"};
-    result_.program.body = nest(true);
+    const bool reduces = !reductions.empty();
+    if (!output.layout.row_major() && !in_lanes(reduces)) return Declined{"no lanes of the output's blocks"};
+    result_.program.body = nest(reduces);
     return std::move(result_);
   }
 
@@ -170,13 +185,21 @@ class AnySize {
     return ok;
   }
 
+  bool all_reduced_contiguous(const Var& var) const {
+    return std::all_of(reductions_.begin(), reductions_.end(),
+                       [&](const Reduction& reduction) { return contiguous(reduction.value, var); });
+  }
+  bool all_contiguous(const Var& var, bool reduces) const {
+    return std::all_of(values_.begin(), values_.end(), [&](const Expr& value) { return contiguous(value, var); }) &&
+           (!reduces || all_reduced_contiguous(var));
+  }
+
   // Whether results along the output's innermost axis are computed in the lanes of a vector.
   bool in_lanes(bool reduces) const {
     if (axes_.empty()) return false;
     const Axis& last = axes_.back();
     const auto lanes = std::max<int64_t>(4, target_.f32_lanes());
-    return contiguous(value_, last.var) && (!reduces || contiguous(reduce_value_, last.var)) &&
-           as_int(last.extent).value_or(lanes) >= lanes;
+    return all_contiguous(last.var, reduces) && as_int(last.extent).value_or(lanes) >= lanes;
   }
 
   Stmt nest(bool reduces) {
@@ -227,7 +250,12 @@ class AnySize {
     return joined == 0 ? body : for_loop(t, 0, all, ForKind::kParallel, body);
   }
 
-  Stmt element(const VarMap& at) { return store(out(), {substitute(out_index_, at)}, substitute(value_, at)); }
+  Stmt element(const VarMap& at) {
+    std::vector<Stmt> stores;
+    for (size_t i = 0; i < values_.size(); ++i)
+      stores.push_back(store(out(i), {substitute(out_index_, at)}, substitute(values_[i], at)));
+    return seq(std::move(stores));
+  }
 
   Stmt reduce_loops(Stmt body, size_t except = SIZE_MAX) {
     for (size_t i = reduce_.size(); i-- > 0;)
@@ -235,9 +263,39 @@ class AnySize {
     return body;
   }
 
+  std::vector<BufferPtr> registers(const char* name, int64_t width) const {
+    std::vector<BufferPtr> buffers;
+    for (const Reduction& reduction : reductions_)
+      buffers.push_back(make_buffer(name, reduction.dtype, {width}, MemoryScope::kRegister));
+    return buffers;
+  }
+  static Stmt allocated(const std::vector<BufferPtr>& buffers, Stmt body) {
+    for (size_t i = buffers.size(); i-- > 0;) body = alloc(buffers[i], std::move(body));
+    return body;
+  }
+  template <typename Make>
+  Stmt for_all(const Make& make) const {
+    std::vector<Stmt> stmts;
+    for (size_t r = 0; r < reductions_.size(); ++r) stmts.push_back(make(r));
+    return seq(std::move(stmts));
+  }
+  Expr identity(size_t r) const { return combiner_identity(reductions_[r].combiner, reductions_[r].dtype); }
+  // One more term of each sum, for `place` of the registers.
+  Stmt add_terms(const std::vector<BufferPtr>& sums, const Expr& place, const VarMap& at) const {
+    return for_all([&](size_t r) {
+      return store(sums[r], {place},
+                   combine(reductions_[r].combiner, load(sums[r], {place}), substitute(reductions_[r].value, at)));
+    });
+  }
+  // The results whose sums are at `place` of the registers.
+  Stmt finished(const std::vector<BufferPtr>& sums, const Expr& place, VarMap at) {
+    for (size_t r = 0; r < reductions_.size(); ++r) at[reductions_[r].result_var.get()] = load(sums[r], {place});
+    return element(at);
+  }
+
   // `width` results along the output's innermost axis.
   Stmt lane_results(const VarMap& at, const Var& axis, const Expr& begin, int64_t width) {
-    const BufferPtr acc = make_buffer("acc", reduce_dtype_, {width}, MemoryScope::kRegister);
+    const std::vector<BufferPtr> acc = registers("acc", width);
     const auto over = [&](const std::function<Stmt(const Var&, const VarMap&)>& body) {
       return vectorized("l", width, [&](const Var& l) {
         VarMap map = at;
@@ -245,59 +303,58 @@ class AnySize {
         return body(l, map);
       });
     };
-    const Stmt clear =
-        over([&](const Var& l, const VarMap&) { return store(acc, {l}, combiner_identity(combiner_, reduce_dtype_)); });
-    const Stmt sum = reduce_loops(over([&](const Var& l, const VarMap& map) {
-      return store(acc, {l}, combine(combiner_, load(acc, {l}), substitute(reduce_value_, map)));
-    }));
-    const Stmt finish = over([&](const Var& l, const VarMap& map) {
-      VarMap values = map;
-      values[result_var_.get()] = load(acc, {l});
-      return store(out(), {substitute(out_index_, map)}, substitute(value_, values));
+    const Stmt clear = over([&](const Var& l, const VarMap&) {
+      return for_all([&](size_t r) { return store(acc[r], {l}, identity(r)); });
     });
-    return alloc(acc, seq({clear, sum, finish}));
+    const Stmt sum = reduce_loops(over([&](const Var& l, const VarMap& map) { return add_terms(acc, l, map); }));
+    const Stmt finish = over([&](const Var& l, const VarMap& map) { return finished(acc, l, map); });
+    return allocated(acc, seq({clear, sum, finish}));
   }
 
   Stmt one_result(const VarMap& at) {
-    const Expr identity = combiner_identity(combiner_, reduce_dtype_);
-    const BufferPtr acc = make_buffer("acc", reduce_dtype_, {1}, MemoryScope::kRegister);
-    const auto add = [&](const VarMap& map) {
-      return store(acc, {0}, combine(combiner_, load(acc, {0}), substitute(reduce_value_, map)));
-    };
-    VarMap finish = at;
-    finish[result_var_.get()] = load(acc, {0});
-    const Stmt end = store(out(), {substitute(out_index_, at)}, substitute(value_, finish));
+    const std::vector<BufferPtr> acc = registers("acc", 1);
+    const Stmt clear = for_all([&](size_t r) { return store(acc[r], {0}, identity(r)); });
+    const Stmt end = finished(acc, 0, at);
     // A reduced axis along which memory is contiguous, in lanes of partial results.
     size_t row = reduce_.size();
     for (size_t i = 0; i < reduce_.size(); ++i)
-      if (contiguous(reduce_value_, reduce_[i].var)) row = i;
-    if (row == reduce_.size()) return alloc(acc, seq({store(acc, {0}, identity), reduce_loops(add(at)), end}));
+      if (all_reduced_contiguous(reduce_[i].var)) row = i;
+    if (row == reduce_.size()) return allocated(acc, seq({clear, reduce_loops(add_terms(acc, 0, at)), end}));
     const Axis& axis = reduce_[row];
     const auto width = std::max<int64_t>(4, target_.f32_lanes());
-    const BufferPtr partial = make_buffer("partial", reduce_dtype_, {width}, MemoryScope::kRegister);
+    const std::vector<BufferPtr> partial = registers("partial", width);
     const Var step = make_var("s");
     const Var single = make_var("r");
     const Expr whole = floordiv(axis.extent, width);
     const auto over = [&](const std::function<Stmt(const Var&)>& body) { return vectorized("l", width, body); };
     VarMap tail = at;
     tail[axis.var.get()] = whole * Expr(width) + single;
-    const Stmt rows = seq(
-        {for_loop(step, 0, whole, ForKind::kSerial, over([&](const Var& l) {
-                    VarMap map = at;
-                    map[axis.var.get()] = step * Expr(width) + l;
-                    return store(partial, {l}, combine(combiner_, load(partial, {l}), substitute(reduce_value_, map)));
-                  })),
-         for_loop(single, 0, axis.extent - whole * Expr(width), ForKind::kSerial, add(tail))});
-    return alloc(acc, alloc(partial, seq({over([&](const Var& l) { return store(partial, {l}, identity); }),
-                                          store(acc, {0}, identity), reduce_loops(rows, row), over([&](const Var& l) {
-                                            return store(acc, {0},
-                                                         combine(combiner_, load(acc, {0}), load(partial, {l})));
-                                          }),
-                                          end})));
+    const Stmt rows =
+        seq({for_loop(step, 0, whole, ForKind::kSerial, over([&](const Var& l) {
+                        VarMap map = at;
+                        map[axis.var.get()] = step * Expr(width) + l;
+                        return add_terms(partial, l, map);
+                      })),
+             for_loop(single, 0, axis.extent - whole * Expr(width), ForKind::kSerial, add_terms(acc, 0, tail))});
+    const auto joined = [&](const Var& l) {
+      return for_all([&](size_t r) {
+        return store(acc[r], {0}, combine(reductions_[r].combiner, load(acc[r], {0}), load(partial[r], {l})));
+      });
+    };
+    const Stmt cleared =
+        over([&](const Var& l) { return for_all([&](size_t r) { return store(partial[r], {l}, identity(r)); }); });
+    return allocated(acc, allocated(partial, seq({cleared, clear, reduce_loops(rows, row), over(joined), end})));
   }
 
-  const BufferPtr& out() const { return result_.program.params.back(); }
+  // Result number `i`.
+  const BufferPtr& out(size_t i) const { return result_.program.params[kernel_.params.size() + i]; }
 
+  struct Reduction {
+    Combiner combiner = Combiner::kNone;
+    DType dtype = DType::kF32;
+    Expr value;
+    Var result_var;  // in results: what was reduced
+  };
   struct Memory {
     BufferPtr flat;
     Layout layout;
@@ -311,11 +368,10 @@ class AnySize {
   SizePolynomial::Factors factors_;
   std::unordered_map<const Buffer*, Memory> memory_;
   Bounds bounds_;
-  Expr out_index_, value_, reduce_value_;
-  Var result_var_;
-  Combiner combiner_ = Combiner::kNone;
+  Expr out_index_;
+  std::vector<Expr> values_;  // of the results
+  std::vector<Reduction> reductions_;
   std::vector<Axis> reduce_;
-  DType reduce_dtype_ = DType::kF32;
 };
 
 }  // namespace
