@@ -79,6 +79,8 @@ Program bench_program(const KernelBench& bench) {
   entry.definition = kernel.single();
   entry.joined = kernel.joined();
   entry.program = entry.joined ? naive_loops(*entry.joined) : naive_loops(*entry.definition);
+  for (const SymbolRange& symbol : kernel.symbols()) entry.program.symbols.push_back(symbol.var);
+  program.symbols = kernel.symbols();
   entry.loc = entry.program.name;
   if (entry.definition) {
     entry.flops = count_flops(*entry.definition);
@@ -128,6 +130,8 @@ std::string build_into(const KernelBench& bench, const KnobPoint* point, int fil
     schedule_program(program, bench.target, 3, {}, {}, point ? choose : ChoosePoint(), numerics);
     const Kernel& kernel = program.kernels[0];
     if (point && !kernel.refused_tuning.empty()) return "refused: " + kernel.refused_tuning;
+    for (Kernel& each : program.kernels) each.program = bench.kernel.at_usual_sizes(each.program);
+    program.symbols.clear();
     for (const LoopPass& pass : loop_pipeline())
       for (Kernel& each : program.kernels) each.program = pass.run(each.program, {bench.target, 3});
     plan_memory(program);

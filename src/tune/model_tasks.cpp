@@ -84,7 +84,7 @@ ModelTasks model_tasks(const Program& program, const std::vector<KernelTime>& ti
     task.name = call.loc.empty() ? kernel.program.name : call.loc;
     task.calls = time.calls;
     task.run_us = time.median_us;
-    task.definition = TaskKernel(kernel);
+    task.definition = TaskKernel(program, kernel);
     if (!task.definition) {
       result.left_out.emplace_back(
           std::move(task), kernel.rule == "pack" ? "it packs weights: no schedule rule is asked"
@@ -102,7 +102,7 @@ ModelTasks model_tasks(const Program& program, const std::vector<KernelTime>& ti
     }
     task.work = {kernel.flops, kernel.bytes, task.definition.constant_bytes()};
     result.constant_bytes += std::max<int64_t>(0, task.work.constant_bytes);
-    if (task.definition.is_open()) {
+    if (!task.definition.may_be_measured()) {
       result.left_out.emplace_back(std::move(task), "a run decides about its sizes; fix them with --dim to tune it");
       continue;
     }

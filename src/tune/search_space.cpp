@@ -45,19 +45,23 @@ SearchSpace::SearchSpace(const TensorProgram& kernel, const Target& target, Spac
   declined_sketches_ = std::move(list.declined);
 }
 
-SearchSpace::SearchSpace(const JoinedProgram& kernel, const Target& target, SpaceKind kind, Fp32Products fp32)
-    : joined_(&kernel), target_(target), ask_(first_answer_of(target, kLevel, {}, {.fp32 = fp32})) {
+SearchSpace SearchSpace::of_joined(const TaskKernel& kernel, const Target& target, SpaceKind kind, Fp32Products fp32) {
+  SearchSpace space(target);
+  space.joined_ = kernel;
+  space.context_.symbols = kernel.symbols();
+  space.ask_ = first_answer_of(target, kLevel, {}, {.fp32 = fp32});
   for (const JoiningStep& step : joining_steps()) {
-    auto answer = joined_knob_space(step, kernel, {}, target, ask_);
+    auto answer = joined_knob_space(step, *kernel.joined(), space.context_, target, space.ask_);
     if (auto* declined = std::get_if<Declined>(&answer)) {
-      declined_rules_.push_back(std::string(step.name) + ": " + declined->reason);
+      space.declined_rules_.push_back(std::string(step.name) + ": " + declined->reason);
       continue;
     }
-    preferred_ = std::get<KnobSpace>(answer).preferred();
-    if (kind != SpaceKind::kSketches) spaces_.push_back(std::move(std::get<KnobSpace>(answer)));
+    space.preferred_ = std::get<KnobSpace>(answer).preferred();
+    if (kind != SpaceKind::kSketches) space.spaces_.push_back(std::move(std::get<KnobSpace>(answer)));
     break;
   }
-  if (kind != SpaceKind::kTemplates) declined_sketches_.emplace_back("several kernels are joined in it");
+  if (kind != SpaceKind::kTemplates) space.declined_sketches_.emplace_back("several kernels are joined in it");
+  return space;
 }
 
 int64_t SearchSpace::size() const {
@@ -147,13 +151,14 @@ KnobPoint SearchSpace::crossed(const KnobPoint& a, const KnobPoint& b, std::mt19
 
 std::optional<SearchSpace::Loops> SearchSpace::loops_at(const KnobPoint& point, std::string& why) const {
   // What a compile does not want has no space here.
-  auto answer = joined_ ? apply_joined_point(point, *joined_, {}, target_, ask_)
+  auto answer = joined_ ? apply_joined_point(point, *joined_.joined(), context_, target_, ask_)
                         : apply_point(point, *kernel_, target_, Fp32Products::kPieces);
   if (auto* declined = std::get_if<Declined>(&answer)) {
     why = declined->reason;
     return std::nullopt;
   }
   auto& scheduled = std::get<ScheduledKernel>(answer);
+  if (joined_) scheduled.program = joined_.at_usual_sizes(scheduled.program);
   Loops loops;
   // Packed weights have the shape of their packing in the program's parameters, but not its order.
   Hasher hasher;

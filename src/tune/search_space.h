@@ -27,10 +27,10 @@ class SearchSpace {
   // REQUIRES: kernel and target outlive this object.
   SearchSpace(const TensorProgram& kernel, const Target& target, SpaceKind kind = SpaceKind::kTemplates,
               Fp32Products fp32 = Fp32Products::kFma);
-  // Of a joined kernel: the space of the step that joins it; there are no sketches of one.
-  SearchSpace(const JoinedProgram& kernel, const Target& target, SpaceKind kind, Fp32Products fp32);
+  // Of a joined kernel: the space of the step that joins it; there are no sketches of one. REQUIRES: a kernel that may
+  // be measured.
   SearchSpace(const TaskKernel& kernel, const Target& target, SpaceKind kind, Fp32Products fp32)
-      : SearchSpace(kernel.joined() ? SearchSpace(*kernel.joined(), target, kind, fp32)
+      : SearchSpace(kernel.joined() ? of_joined(kernel, target, kind, fp32)
                                     : SearchSpace(*kernel.single(), target, kind, fp32)) {}
 
   // What the rules choose by themselves, whatever the space; empty when none takes the kernel.
@@ -66,8 +66,12 @@ class SearchSpace {
   std::optional<Loops> loops_at(const KnobPoint& point, std::string& why) const;
 
  private:
+  explicit SearchSpace(const Target& target) : target_(target) {}
+  static SearchSpace of_joined(const TaskKernel& kernel, const Target& target, SpaceKind kind, Fp32Products fp32);
+
   const TensorProgram* kernel_ = nullptr;
-  const JoinedProgram* joined_ = nullptr;  // instead
+  TaskKernel joined_;      // instead
+  JoinedContext context_;  // of a joined kernel
   const Target& target_;
   AskRules ask_;  // of a joined kernel
   std::vector<KnobSpace> spaces_;

@@ -319,6 +319,10 @@ class Tuner {
       found.left_out.emplace_back(std::move(model), "not among those that --only names");
       return;
     }
+    if (options_.measurer && model.definition.is_open()) {
+      found.left_out.emplace_back(std::move(model), "a run decides about its sizes, and workers measure fixed ones");
+      return;
+    }
     Task task;
     task.space = std::make_unique<SearchSpace>(model.definition, target_, options_.space, fp32_);
     if (!task.space->preferred()) {

@@ -8,6 +8,10 @@
 #include <cmath>
 #include <cstdlib>
 #include <limits>
+#include <memory>
+#include <optional>
+#include <random>
+#include <utility>
 
 #include "../support/module_session.h"
 #include "../support/symbolic_graphs.h"
@@ -91,16 +95,31 @@ size_t joined_kernels(const Program& program) {
                                            [](const Kernel& kernel) { return kernel.rule == "fuse_rows"; }));
 }
 
-void check(const Case& c, const std::string& target, int threads, const std::vector<Ints>& points) {
+// What a record would say of the joined kernel.
+class OnePoint : public Decisions {
+ public:
+  explicit OnePoint(KnobPoint point) : point_(std::move(point)) {}
+  TunedChoice choose_schedule(const Kernel& kernel) override {
+    return kernel.joined ? TunedChoice{point_, ""} : TunedChoice();
+  }
+
+ private:
+  KnobPoint point_;
+};
+
+void check(const Case& c, const std::string& target, int threads, const std::vector<Ints>& points,
+           const std::optional<KnobPoint>& at = {}) {
   const Graph graph = graph_of(c);
   DriverOptions options;
+  if (at) options.decisions = std::make_shared<OnePoint>(*at);
   options.compile.target = target;
   options.compile.num_threads = threads;
   options.runner.verify_each = true;
   PassRunner runner(options);
   const Compiled compiled = compile_graph(graph, options, runner);
   EXPECT_EQ(compiled.program.calls.size(), 1U) << c.text();
-  EXPECT_EQ(joined_kernels(compiled.program), 1U) << c.text();
+  if (at) EXPECT_EQ(compiled.program.kernels[0].rule, to_string(*at)) << compiled.program.kernels[0].refused_tuning;
+  else EXPECT_EQ(joined_kernels(compiled.program), 1U) << c.text();
   const AnonymousFile file = module_in_memory(compiled);
   ModuleSession session(file.contents());
   for (const Ints& point : points) {
@@ -131,6 +150,24 @@ TEST(OpenAttention, IsOneKernelAtEverySize) {
       check(c, "native", 1, points);
       if (testing::Test::HasFatalFailure()) return;
     }
+}
+
+// Blocks of other sizes, as the tuner tries them.
+TEST(OpenAttention, AtOtherPoints) {
+  std::mt19937_64 random(3);
+  const auto pick = [&](std::vector<int64_t> of) { return of[random() % of.size()]; };
+  for (int i = 0; i < 8; ++i) {
+    Case c;
+    c.mask = static_cast<Mask>(random() % 6);
+    c.by_words = i % 2 == 0;
+    c.as_many = random() % 2 == 0;
+    c.depth = pick({5, 16, 32});
+    std::vector<Ints> points;
+    for (const Ints& sizes : kSizes) points.push_back(point_of(c, sizes));
+    check(c, "native", 1 + i % 2, points,
+          KnobPoint{"fuse_rows", {{"block", pick({8, 16, 24, 48, 96})}, {"columns", pick({32, 96, 128, 256})}}});
+    if (testing::Test::HasFatalFailure()) return;
+  }
 }
 
 TEST(OpenAttention, RandomShapes) {

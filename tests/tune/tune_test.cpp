@@ -9,8 +9,10 @@
 #include <random>
 #include <set>
 
+#include "../support/symbolic_graphs.h"
 #include "codegen/llvm/target.h"
 #include "diagnose/machine_probe.h"
+#include "driver/compile.h"
 #include "loop/printer.h"
 #include "schedule/choose.h"
 #include "schedule/sketches/sketch.h"
@@ -585,6 +587,37 @@ TEST(KernelBench, JoinedKernelsHaveASpace) {
   // A record of such a point is read back.
   std::string why;
   EXPECT_EQ(usable_point(payload_of(points[0]), why), points[0]) << why;
+}
+
+// Attention of open length: measured at its usual length, as code for that; a point serves all lengths.
+TEST(KernelBench, AttentionOfOpenSizesHasASpace) {
+  using namespace symbolic_graphs;
+  Builder b({range("l", 16, 1024)});
+  const Expr l = b.symbol(0);
+  const ValueId q = b.input("q", {2, l, 32}), k = b.input("k", {2, l, 32}), v = b.input("v", {2, l, 32});
+  const Graph graph = b.result({b.composite("attention", {q, k, v}, {{"scale", 0.2}})});
+  DriverOptions options;
+  options.compile.num_threads = 1;
+  PassRunner runner(options);
+  const Program program = compile_graph(graph, options, runner).program;
+  ASSERT_EQ(program.kernels.size(), 1U);
+  EXPECT_FALSE(TaskKernel(program.kernels[0]).may_be_measured());
+  const TaskKernel task(program, program.kernels[0]);
+  ASSERT_TRUE(task.is_open());
+  ASSERT_TRUE(task.may_be_measured());
+  EXPECT_EQ(task.params()[0].buffer->shape.size(), 3U);
+  EXPECT_EQ(as_int(task.result().buffer->shape[1]), 128);
+  const Target target = one_thread();
+  const SearchSpace space(task, target, SpaceKind::kTemplates, Fp32Products::kFma);
+  ASSERT_TRUE(space.preferred());
+  EXPECT_EQ(space.preferred()->rule, "fuse_rows");
+  EXPECT_GT(space.size(), 20);
+  LocalMeasurer measurer(target, {});
+  const std::vector<KnobPoint> points = {*space.preferred(),
+                                         {"fuse_rows", {{"block", 48}, {"columns", 128}}},
+                                         {"fuse_rows", {{"block", 8}, {"columns", 32}}}};
+  for (const MeasuredTrial& trial : measurer.measure({task.hash(), task}, *space.preferred(), points, false))
+    EXPECT_EQ(trial.status, "ok") << trial.detail;
 }
 
 // How far away operands are changes what a run takes, never what it computes; in this process and in a runner.

@@ -77,7 +77,8 @@ class OpenAttention {
     most_columns_ = (*columns.hi + kFewColumns - 1) / kFewColumns * kFewColumns;
 
     std::vector<int64_t> sizes = {chain_.block};
-    sizes.insert(sizes.end(), kFewerRows.begin(), kFewerRows.end());
+    for (const int64_t fewer : kFewerRows)
+      if (fewer < chain_.block) sizes.push_back(fewer);
     const Expr rows = chain_.rows.back().size;
     const Var piece = make_var("piece");
     const Expr chunk = chain_.pieces == 1 ? rows : floordiv(rows + Expr(chain_.pieces - 1), Expr(chain_.pieces));

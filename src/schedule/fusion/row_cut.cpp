@@ -43,7 +43,11 @@ std::variant<Chain, Declined> cut_into_rows(const JoinedProgram& joined, const J
                                             const Target& target, Knobs& knobs) {
   if (auto columns = cut_into_columns(joined, context, target)) {
     Chain& chain = *columns;
-    if (has_open_sizes(chain)) return std::move(chain);
+    if (has_open_sizes(chain)) {  // the extents may be any
+      chain.block = choose_size(knobs, "block", chain.block, INT64_MAX, {8, 16, 24, 32, 48, 64, 96});
+      chain.columns->size = choose_size(knobs, "columns", chain.columns->size, INT64_MAX, {32, 64, 96, 128, 192, 256});
+      return std::move(chain);
+    }
     chain.block = choose_size(knobs, "block", chain.block, chain.rows.back().extent, {24, 48, 72, 96, 144, 192, 288});
     chain.columns->size =
         choose_size(knobs, "columns", chain.columns->size, chain.columns->extent, {64, 128, 192, 256, 384, 512, 768});
