@@ -96,6 +96,13 @@ std::vector<std::string> nodes_of_call(const Program& program, const KernelCall&
   return located;
 }
 
+// The rule with what it chooses by itself; alone where sizes are open.
+std::string schedule_of(const ScheduleRule& rule, const TensorProgram& kernel, const ExplainedOptions& options) {
+  const auto space = knob_space(rule, kernel, options.target, options.numerics.fp32);
+  const auto* known = std::get_if<KnobSpace>(&space);
+  return known ? to_string(known->preferred()) : std::string(rule.name);
+}
+
 std::vector<RuleNote> rules_of(const Program& program, const Kernel& kernel, const ExplainedOptions& options) {
   std::vector<RuleNote> notes;
   if (!kernel.definition) return notes;
@@ -103,13 +110,28 @@ std::vector<RuleNote> rules_of(const Program& program, const Kernel& kernel, con
   for (const RuleOffer& offer : ask_all_rules(*kernel.definition, symbols_of(program, kernel), options.target,
                                               options.opt_level, options.disabled, options.numerics)) {
     // A tuned kernel stands behind the rules with its point.
-    RuleNote note{std::string(offer.rule), offer.rule == kernel.rule, offer.declined, -1};
-    if (note.declined.empty()) note.predicted_us = estimate_ns(offer.program.body, options.target) / 1e3;
+    RuleNote note{std::string(offer.rule), offer.rule == kernel.rule, offer.declined, -1, ""};
+    if (note.declined.empty()) {
+      note.predicted_us = estimate_ns(offer.program.body, options.target) / 1e3;
+      note.schedule = schedule_of(*find_schedule_rule(offer.rule), *kernel.definition, options);
+    }
     chosen_seen |= note.chosen;
     notes.push_back(std::move(note));
   }
-  if (!chosen_seen) notes.push_back({kernel.rule, true, "", estimate_ns(kernel.program.body, options.target) / 1e3});
+  if (!chosen_seen)
+    notes.push_back({kernel.rule, true, "", estimate_ns(kernel.program.body, options.target) / 1e3, kernel.rule});
   return notes;
+}
+
+// What the step that joined the kernels has chosen; its name alone where the program has another point of it.
+std::string joined_schedule(const Program& program, const Kernel& kernel, const ExplainedOptions& options) {
+  const JoiningStep* step = find_joining_step(kernel.rule);
+  if (!step) return kernel.rule;
+  const AskRules ask = first_answer_of(options.target, options.opt_level, options.disabled, options.numerics);
+  Knobs knobs;
+  const JoinedContext context{{}, symbols_of(program, kernel)};
+  step->apply(*kernel.joined, context, options.target, ask, knobs);
+  return to_string(KnobSpace{kernel.rule, knobs.seen()}.preferred());
 }
 
 std::string layout_text(const Layout& layout) { return layout.row_major() ? "rows" : layout.to_string(); }
@@ -137,7 +159,9 @@ KernelNote describe(const Program& program, const KernelCall& call, std::vector<
   const Kernel& kernel = program.kernels[static_cast<size_t>(call.kernel)];
   KernelNote note;
   note.name = kernel.program.name;
-  note.rule = kernel.rule;
+  note.rule = note.schedule = kernel.rule;
+  for (const RuleNote& rule : rules)
+    if (rule.chosen) note.schedule = rule.schedule;
   note.flops = kernel.flops;
   note.bytes = kernel.bytes;
   note.rules = std::move(rules);
@@ -246,12 +270,19 @@ Explanation explain(const ModelOutline& model, const NodeTrail& trail, const Pro
   std::map<std::string, std::vector<int>> kernels_of;
   // Equal kernels are generated once and called several times; each call is one kernel to whoever asks about a node.
   std::map<int32_t, std::vector<RuleNote>> rules;
+  std::map<int32_t, std::string> joined;
   const std::vector<std::vector<std::string>> branches = branches_around(program);
   for (size_t number = 0; number < program.calls.size(); ++number) {
     const KernelCall& call = program.calls[number];
     if (!rules.count(call.kernel))
       rules[call.kernel] = rules_of(program, program.kernels[static_cast<size_t>(call.kernel)], options);
     KernelNote note = describe(program, call, rules[call.kernel], branches[number]);
+    const Kernel& kernel = program.kernels[static_cast<size_t>(call.kernel)];
+    if (kernel.joined) {
+      const auto [known, is_new] = joined.try_emplace(call.kernel);
+      if (is_new) known->second = joined_schedule(program, kernel, options);
+      note.schedule = known->second;
+    }
     note.nodes = nodes_of_call(program, call, trail);
     const auto index = static_cast<int>(result.kernels.size());
     for (const std::string& label : note.nodes) kernels_of[label].push_back(index);

@@ -57,6 +57,7 @@ struct RuleNote {
   bool chosen = false;
   std::string declined;      // why it cannot; empty when it could
   double predicted_us = -1;  // of one thread, by the model of the machine that code generation uses; -1 when declined
+  std::string schedule;      // what it has chosen: "register_tile{rows=6,vectors=2}"; empty when declined
 };
 
 // One call of a kernel.
@@ -64,6 +65,7 @@ struct KernelNote {
   std::string name;                // of its function
   std::vector<std::string> nodes;  // of the model
   std::string rule;
+  std::string schedule;               // the rule's choices; the rule alone where it has none, or sizes are open
   std::vector<std::string> operands;  // "x: f32[1,3,8,8]", weights with "const" before them
   std::string result;                 // its type with its layout
   std::string layout;                 // of the result, "rows" or "{0,1/16,2,3,1%16}"

@@ -60,7 +60,7 @@ std::string kernel_text(int index, const KernelNote& kernel, const TextStyle& st
     text += fmt::format("  {}{}\n", i == 0 ? "reads      " : "           ", kernel.operands[i]);
   for (size_t i = 0; i < kernel.joins.size(); ++i)
     text += fmt::format("  {}{}\n", i == 0 ? "joins      " : "           ", kernel.joins[i]);
-  text += fmt::format("  layout     {}\n  work       {} FLOP, {}\n", kernel.layout,
+  text += fmt::format("  schedule   {}\n  layout     {}\n  work       {} FLOP, {}\n", kernel.schedule, kernel.layout,
                       known(static_cast<double>(kernel.flops), count_text),
                       known(static_cast<double>(kernel.bytes), bytes_text));
   if (!kernel.only_if.empty()) text += fmt::format("  only if    {}\n", fmt::join(kernel.only_if, " and "));
@@ -107,6 +107,7 @@ nlohmann::json json_of(int index, const KernelNote& kernel) {
           {"name", kernel.name},
           {"nodes", kernel.nodes},
           {"rule", kernel.rule},
+          {"schedule", kernel.schedule},
           {"rules", std::move(rules)},
           {"operands", kernel.operands},
           {"joins", kernel.joins},

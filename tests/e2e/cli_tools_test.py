@@ -135,6 +135,7 @@ class Explain(CliTest):
         self.assertEqual(kernel["flops"], 64 * 16 * (144 * 2 + 1))
         self.assertEqual(kernel["bytes"], 4 * (16 * 64 * 2 + 16 * 16 * 9))
         self.assertEqual(kernel["layout"], "{0,1/8,2,3,1%8}")
+        self.assertRegex(kernel["schedule"], r"^register_tile\{.*rows=\d+.*,vectors=\d+.*\}$|^register_tile\{.*vectors=\d+.*rows=\d+.*\}$")
         rules = {rule["rule"]: rule for rule in kernel["rules"]}
         self.assertEqual([rule["chosen"] for rule in kernel["rules"]].count(True), 1)
         self.assertTrue(rules["register_tile"]["chosen"])
