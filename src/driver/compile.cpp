@@ -114,9 +114,11 @@ class Compile {
   }
 
  private:
-  static void check_may_be_placed(const ImportedModel& model) {
-    if (model.flow) refuse_places("has values that are more than tensors of fixed shapes");
-    if (!model.symbols.empty() || !model.graph.symbols.empty()) refuse_places("has sizes that are open");
+  void check_may_be_placed(const ImportedModel& model) const {
+    if (model.flow) refuse_places("has values that are more than tensors of fixed shapes", "devices run");
+    if (model.symbols.empty() && model.graph.symbols.empty()) return;
+    if (const std::string kind = place_of_fixed_sizes(options_.compile); !kind.empty())
+      refuse_places("has sizes that are open", fmt::format("'{}' runs", kind));
   }
 
   // The steps down to a naive program; empty when the graph alone was asked for, which is in `graphs_` then.

@@ -88,6 +88,11 @@ bool joins_ranks(const Kernel& kernel) {
   return collective && collective->group_size() > 1;
 }
 
+bool has_open_sizes(const Kernel& kernel) {
+  return std::any_of(kernel.program.params.begin(), kernel.program.params.end(),
+                     [](const BufferPtr& param) { return !static_dims(param->shape); });
+}
+
 // Whether the pattern fits one of the names of a kernel's nodes, which '+' joins.
 bool fits(const std::string& pattern, const std::string& loc) {
   for (size_t begin = 0; begin <= loc.size();) {
@@ -159,12 +164,20 @@ void check_places(const std::vector<std::string>& places) {
   }
 }
 
-void refuse_places(std::string_view what) {
+void refuse_places(std::string_view what, std::string_view who) {
   throw UserError({.id = "TSR-4072",
-                   .message = fmt::format("--place or --target: the model {}, and devices run fixed sizes alone", what),
+                   .message = fmt::format("--place or --target: the model {}, and {} fixed sizes alone", what, who),
                    .node = {},
                    .legal = "models of tensors whose sizes are fixed",
                    .hint = "fix the sizes with --shape or --dim, or run it on the CPU"});
+}
+
+std::string place_of_fixed_sizes(const CompileOptions& options) {
+  for (const std::string& text : places_of(options)) {
+    const std::string kind = parse_place(text).kind;
+    if (const DeviceBackEnd* back_end = find_back_end(kind); back_end && back_end->gpu) return kind;
+  }
+  return "";
 }
 
 bool needs_places(const Program& program, const std::vector<std::string>& places) {
@@ -199,12 +212,16 @@ void place_calls(Program& program, const CompileOptions& options, Remarks* remar
       const DeviceBackEnd* back_end = find_back_end(placements[i].kind);
       const bool is_communicator = back_end && back_end->is_communicator;
       if (is_communicator ? !collective_of(kernel) : joins_ranks(kernel)) continue;
+      if (is_communicator && has_open_sizes(kernel))
+        refuse_places("has a collective whose sizes are open", "communicators run");
       used[i] = true;
       if (!back_end || !is_declined(*back_end, number)) return numbers.at(placements[i].kind);
       if (remarks) remarks->refused(std::string(kPlaceCalls), call.loc, *declined[number], std::string(back_end->kind));
       return 0;
     }
-    return joins_ranks(kernel) ? number_of(kDefaultCommunicator) : 0;
+    if (!joins_ranks(kernel)) return 0;
+    if (has_open_sizes(kernel)) refuse_places("has a collective whose sizes are open", "communicators run");
+    return number_of(kDefaultCommunicator);
   };
   // All devices must be known, and each call is remarked upon once.
   bool any = false;

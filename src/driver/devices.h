@@ -44,8 +44,10 @@ bool runs_on_gpu(const Program& program, const Kernel& kernel);
 
 // UserError TSR-4070 for text that is not "PATTERN=DEVICE", TSR-4071 for an unknown device.
 void check_places(const std::vector<std::string>& places);
-// UserError TSR-4072: places are given to a model of which `what` is so.
-[[noreturn]] void refuse_places(std::string_view what);
+// UserError TSR-4072: places are given to a model of which `what` is so; `who` ("devices run") cannot do that.
+[[noreturn]] void refuse_places(std::string_view what, std::string_view who);
+// The first device among the options' places that runs fixed sizes alone: a GPU. Empty when there is none.
+std::string place_of_fixed_sizes(const CompileOptions& options);
 // Whether something of the program runs on devices: what is named, and collectives.
 bool needs_places(const Program& program, const std::vector<std::string>& places);
 // Moves the calls of the nodes that the options' patterns name to devices, one for each kind that is named, and

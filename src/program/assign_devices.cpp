@@ -225,8 +225,7 @@ class Assigner {
 
 void assign_devices(Program& program, const std::vector<ProgramDevice>& devices,
                     const std::function<int32_t(const KernelCall& call)>& device_of) {
-  check(program.devices.empty() && !program.flow && program.symbols.empty(),
-        "devices are given to a program that has them, or that has symbols or pieces");
+  check(program.devices.empty() && !program.flow, "devices are given to a program that has them, or that has pieces");
   if (devices.empty()) return;
   program.devices = devices;
   Assigner(program, device_of).run();

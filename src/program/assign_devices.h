@@ -21,7 +21,7 @@
 namespace tessera::inline program {
 
 // `device_of`: 0, or 1 + a number in `devices`, for each call. REQUIRES: a verified program without devices, without a
-// flow, without symbols and not planned; kernels may be scheduled or not.
+// flow and not planned; kernels may be scheduled or not.
 void assign_devices(Program& program, const std::vector<ProgramDevice>& devices,
                     const std::function<int32_t(const KernelCall& call)>& device_of);
 

@@ -85,6 +85,8 @@ size_t piece_of_call(const Program& program, size_t call) {
 std::vector<ArenaPart> arena_parts(const Program& program) {
   std::vector<Lifetime> lifetimes = arena_lifetimes(program);
   const auto offset = [&](const Lifetime& l) { return program.buffers[static_cast<size_t>(l.buffer)].offset; };
+  std::erase_if(lifetimes,
+                [&](const Lifetime& l) { return program.buffers[static_cast<size_t>(l.buffer)].device != 0; });
   std::vector<size_t> pieces(program.buffers.size());
   if (program.flow) {
     for (size_t call = 0; call < program.calls.size(); ++call)

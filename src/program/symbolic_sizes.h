@@ -32,8 +32,8 @@ struct DecidedDim {
 };
 std::vector<DecidedDim> decided_dims(const Program& program);
 
-// A piece of arena memory, as large as the bounds of data symbols make it. In a run it begins where the last of those
-// ends that are below it: the order of the pieces is that of the plan for the largest sizes.
+// A piece of the host's arena, as large as the bounds of data symbols make it. In a run it begins where the last of
+// those ends that are below it: the order of the pieces is that of the plan for the largest sizes.
 struct ArenaPart {
   size_t piece = 0;           // of a flow
   BufferId storage = -1;      // as storage_buffer gives it

@@ -10,6 +10,8 @@ tessera_test(symbolic_lowering_test SOURCES symbolic_lowering_test.cpp
 tessera_test(symbolic_module_test SOURCES symbolic_module_test.cpp
   LINKS tessera_interp tessera_program tessera_graph_passes tessera_lower tessera_ops tessera_schedule tessera_loop_passes
     tessera_codegen_llvm tessera_package tessera_runtime LABELS slow WHOLE)
+set_target_properties(symbolic_module_test PROPERTIES BUILD_RPATH "${CMAKE_LIBRARY_OUTPUT_DIRECTORY}")
+add_dependencies(symbolic_module_test tessera_null_shared)
 tessera_test(data_sizes_test SOURCES data_sizes_test.cpp
   LINKS tessera_interp tessera_program tessera_graph_passes tessera_lower tessera_ops tessera_schedule tessera_loop_passes
     tessera_codegen_llvm tessera_package tessera_runtime LABELS slow WHOLE)

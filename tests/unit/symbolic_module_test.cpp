@@ -2,6 +2,9 @@
 // sizes each, against the interpreter on the graph that is bound at these sizes.
 #include <gtest/gtest.h>
 
+#include <optional>
+#include <random>
+
 #include "../support/module_session.h"
 #include "../support/symbolic_graphs.h"
 #include "codegen/llvm/llvm_codegen.h"
@@ -14,6 +17,7 @@
 #include "lower/lower.h"
 #include "package/link.h"
 #include "package/module_writer.h"
+#include "program/assign_devices.h"
 #include "program/memory_plan.h"
 #include "program/pass.h"
 #include "schedule/choose.h"
@@ -34,12 +38,22 @@ Program program_of(Graph graph, const Target& target, const std::set<std::string
   return lower_graph(graph);
 }
 
-std::vector<std::byte> module_of(Program program, const Target& target, const std::set<std::string>& without) {
+// Gives calls to the host and to two null devices at random.
+void spread_over_devices(Program& program, uint64_t seed) {
+  std::mt19937_64 random(seed);
+  assign_devices(program, {{"first", "null"}, {"second", "null"}},
+                 [&](const KernelCall&) { return static_cast<int32_t>(random() % 3); });
+}
+
+// With `device_seed`, in several places.
+std::vector<std::byte> module_of(Program program, const Target& target, const std::set<std::string>& without,
+                                 std::optional<uint64_t> device_seed) {
   const auto run = [&](ProgramPhase phase) {
     for (const ProgramPass& pass : program_pipeline())
       if (pass.phase == phase) pass.run(program, target);
   };
   run(ProgramPhase::kLowered);
+  if (device_seed) spread_over_devices(program, *device_seed);
   schedule_program(program, target, 3, without);
   for (const LoopPass& pass : loop_pipeline())
     for (Kernel& kernel : program.kernels) kernel.program = pass.run(kernel.program, {target, 3});
@@ -50,6 +64,13 @@ std::vector<std::byte> module_of(Program program, const Target& target, const st
   options.module_name = "symbolic";
   const ObjectCode object = generate_llvm(program, target, options);
   program.scratch_bytes = object.scratch_bytes;
+  std::vector<DeviceImage> images;
+  for (size_t d = 0; d < program.devices.size(); ++d) {
+    const DeviceCode code = generate_llvm_operations(program, static_cast<int32_t>(d) + 1, target, options);
+    LinkOptions link;
+    link.exports = {kOperationNames};
+    images.push_back({link_shared_object(code.object, link), code.scratch_bytes});
+  }
   ModuleInfo info;
   info.model_name = "symbolic";
   info.model_digest = "0";
@@ -57,12 +78,13 @@ std::vector<std::byte> module_of(Program program, const Target& target, const st
   info.target_triple = target.triple;
   info.target_cpu = target.cpu;
   const std::vector<std::byte> code = link_shared_object(object.object, {.files = object.link});
-  return write_module_memory({code, program, info}).contents();
+  return write_module_memory({code, program, info, images}).contents();
 }
 
-std::vector<std::byte> module_of(const Graph& graph, const std::set<std::string>& without = {}) {
+std::vector<std::byte> module_of(const Graph& graph, const std::set<std::string>& without,
+                                 std::optional<uint64_t> device_seed) {
   const Target target = parse_target("native");
-  return module_of(program_of(graph, target, without), target, without);
+  return module_of(program_of(graph, target, without), target, without, device_seed);
 }
 
 bool agree(const Tensor& a, const Tensor& b) {
@@ -74,8 +96,9 @@ bool agree(const Tensor& a, const Tensor& b) {
   return true;
 }
 
-void check_module(const Graph& graph, size_t points, const std::set<std::string>& without = {}) {
-  ModuleSession session(module_of(graph, without));
+void check_module(const Graph& graph, size_t points, const std::set<std::string>& without = {},
+                  std::optional<uint64_t> device_seed = {}) {
+  ModuleSession session(module_of(graph, without, device_seed));
   for (const Ints& point : points_of(graph, points, 3)) {
     const Graph bound = bind_symbols(graph, point);
     const std::vector<Tensor> inputs = inputs_at(bound, 7);
@@ -109,6 +132,22 @@ TEST(SymbolicModules, EveryPassDisabledOnce) {
 
 TEST(SymbolicModules, WhatModelsDoWithSizes) {
   for (const Graph& graph : graphs_about_sizes()) check_module(graph, 6);
+}
+
+// One session runs all sizes, smaller ones behind larger ones too: what devices have left over of those is not read.
+TEST(SymbolicModules, InSeveralPlaces) {
+  for (uint64_t seed = 1; seed <= 3; ++seed) {
+    SCOPED_TRACE(seed);
+    check_module(residual_network(32), 3, {}, seed);
+    check_module(encoder(), 5, {}, seed);
+  }
+  uint64_t seed = 0;
+  for (const Graph& graph : graphs_about_sizes()) check_module(graph, 5, {}, ++seed);
+  for (seed = 41; seed <= 60; ++seed) {
+    SCOPED_TRACE(seed);
+    check_module(random_symbolic_graph(seed), 4, {}, seed);
+    if (testing::Test::HasFatalFailure()) return;
+  }
 }
 
 TEST(SymbolicModules, RandomGraphs) {

@@ -142,7 +142,7 @@ BufferAddress HostPlan::home(BufferId id, bool open) const {
   }
   const ProgramBuffer& root = program.buffers[static_cast<size_t>(root_buffer(program, id))];
   BufferAddress address = begin_of(root);
-  if (root.kind == BufferKind::kArena && open) {
+  if (root.kind == BufferKind::kArena && root.device == 0 && open) {
     const BufferId storage = storage_buffer(program, id);
     const auto part =
         std::find_if(parts.begin(), parts.end(), [&](const ArenaPart& p) { return p.storage == storage; });

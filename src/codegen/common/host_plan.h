@@ -22,7 +22,7 @@ struct BufferAddress {
     kWeights,  // of `device`
     kInput,    // number `index`
     kOutput,   // number `index`
-    kPart,     // of the host's arena, from where slot `index` of the sizes says
+    kPart,     // of the host's arena, from where slot `index` of the sizes says; a device's is for the largest sizes
     kPlace,    // slot `index` of the frame has the address: what a loop carries changes places
   };
   Base base = Base::kArena;

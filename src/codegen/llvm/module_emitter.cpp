@@ -178,10 +178,10 @@ class EntryEmitter {
       const ProgramBuffer &from = program_.buffers[static_cast<size_t>(step.from)],
                           &to = program_.buffers[static_cast<size_t>(step.to)];
       const bool brings = to.device > 0;
-      or_stop(host_call(abi::kHostCopy, "copy",
-                        {b_.getInt32(row_of(brings ? to.device : from.device)),
-                         pointer_to(brings ? step.to : step.from), pointer_to(brings ? step.from : step.to),
-                         b_.getInt64(static_cast<uint64_t>(to.bytes)), b_.getInt32(brings ? 1 : 0)}));
+      or_stop(
+          host_call(abi::kHostCopy, "copy",
+                    {b_.getInt32(row_of(brings ? to.device : from.device)), pointer_to(brings ? step.to : step.from),
+                     pointer_to(brings ? step.from : step.to), bytes_of(to), b_.getInt32(brings ? 1 : 0)}));
       return;
     }
     for (size_t c = step.first_call; c < step.first_call + step.num_calls; ++c) {
@@ -298,11 +298,14 @@ class EntryEmitter {
     b_.SetInsertPoint(after);
   }
 
+  // In this run.
+  Value* bytes_of(const ProgramBuffer& buffer) {
+    return open_ ? size_value(bytes_formula(buffer.type)) : b_.getInt64(static_cast<uint64_t>(buffer.bytes));
+  }
+
   // As many bytes as `id` has.
   void emit_copy(Value* to, Value* from, BufferId id) {
-    const ProgramBuffer& buffer = program_.buffers[static_cast<size_t>(id)];
-    Value* bytes = open_ ? size_value(bytes_formula(buffer.type)) : b_.getInt64(static_cast<uint64_t>(buffer.bytes));
-    b_.CreateCall(copy_function(), {to, from, bytes});
+    b_.CreateCall(copy_function(), {to, from, bytes_of(program_.buffers[static_cast<size_t>(id)])});
   }
 
   // void copy(ptr to, ptr from, i64 bytes): 32 bytes at a time, then one by one.
