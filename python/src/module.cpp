@@ -16,6 +16,7 @@
 #include <atomic>
 
 #include "arrays.h"
+#include "derivatives.h"
 #include "engine.h"
 #include "graph.h"
 #include "packed.h"
@@ -412,6 +413,7 @@ NB_MODULE(_native, m) {
       "path"_a, "The metadata of a GGUF file as JSON.");
   m.def("load", &load, "path"_a, "threads"_a, "Loads a module file.");
   add_graph(m);
+  add_derivatives(m);
   add_schedule(m);
   m.def("version", [] { return std::string(tessera::compiler_version()); }, "The compiler's version.");
   m.def(

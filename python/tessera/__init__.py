@@ -7,6 +7,12 @@
     (y,) = model.run({"input": np.zeros((1, 3, 224, 224), np.float32)})
     model.save("model.so")
     model = tessera.load("model.so")
+
+Tensors run operators at once, and have gradients (docs/graph-api.md, docs/training.md):
+
+    x = tessera.tensor([1.0, 2.0], requires_grad=True)
+    (x * x).sum().backward()
+    print(x.grad)
 """
 
 from __future__ import annotations
@@ -15,7 +21,9 @@ import os
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Union
 
-from . import _native, _options, graph, te
+from . import _native, _options, graph, nn, optim, te
+from ._capture import capture, jit
+from ._derivatives import grad, hessian, hvp, jacobian, jvp, value_and_grad, vjp
 from ._errors import Error, InternalError
 from ._info import TensorInfo
 from ._interrupt import interruptible
@@ -26,13 +34,18 @@ from ._session import (
     get_available_providers, get_device,
 )
 
+from ._tape import no_grad
+from ._tensor import Tensor, arange, concat, full, ones, stack, tensor, where, zeros
+
 if TYPE_CHECKING:
     import onnx
 
 __all__ = [
-    "Error", "ExecutionMode", "GraphOptimizationLevel", "IOBinding", "InferenceSession", "InternalError", "Model", "NodeArg",
-    "OpenModel", "OrtValue", "SessionOptions", "TensorInfo", "compile", "compile_file", "get_all_providers",
-    "get_available_providers", "get_device", "graph", "load", "te",
+    "Error", "ExecutionMode", "GraphOptimizationLevel", "IOBinding", "InferenceSession", "InternalError", "Model",
+    "NodeArg", "OpenModel", "OrtValue", "SessionOptions", "Tensor", "TensorInfo", "arange", "capture", "compile",
+    "compile_file", "concat", "full", "get_all_providers", "get_available_providers", "get_device", "grad", "graph",
+    "hessian", "hvp", "jacobian", "jit", "jvp", "load", "nn", "no_grad", "ones", "optim", "stack", "te", "tensor",
+    "value_and_grad", "vjp", "where", "zeros",
 ]
 __version__ = _native.version()
 

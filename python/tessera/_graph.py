@@ -303,9 +303,13 @@ def _function(op: Operator) -> Callable[..., Any]:
         while given and given[-1] is None:
             given.pop()
         first = next((operand for operand in given if isinstance(operand, Value)), None)
+        if first is None and any(hasattr(operand, "_step") for operand in given):
+            from ._tensor import _operator  # tensors, whose operators run at once
+
+            return _operator(op.name, *given, name=name, **attributes)
         if first is None:
             raise Error(
-                f"{op.name} of operands without a graph", id="TSR-2060", node=name, legal="a value of a graph among them",
+                f"{op.name} of operands without a graph", id="TSR-2060", node=name, legal="a value of a graph, or a tensor, among them",
                 hint="make one of them by Graph.constant",
             )
         return first.graph.op(op.name, *given, name=name, **attributes)

@@ -27,6 +27,7 @@ class Adjoint {
           std::vector<bool> wanted)
       : builder_(builder), ops_(ops), node_(node), gradients_(std::move(gradients)), wanted_(std::move(wanted)) {}
 
+  const Node& node() const { return node_; }
   const Attrs& attrs() const { return node_.attrs; }
   size_t num_operands() const { return node_.inputs.size(); }
   ValueId in(size_t i) const { return node_.inputs[i]; }
@@ -51,6 +52,7 @@ class Adjoint {
   ValueId integer(const Expr& value);
   // As many elements as `shape` has, all of this value.
   ValueId filled(double value, DType dtype, const Shape& shape);
+  ValueId zeros_like(ValueId v) { return filled(0, type(v).dtype, type(v).shape); }
   // Over `axes`, which stay with extent 1 where `keepdims` says so.
   ValueId reduce(const char* kind, ValueId v, std::vector<int64_t> axes, bool keepdims);
   ValueId cast(ValueId v, DType dtype);

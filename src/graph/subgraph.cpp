@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <unordered_set>
 
+#include "graph/data_sizes.h"
 #include "graph/op_def.h"
 
 namespace tessera::inline graph {
@@ -83,6 +84,29 @@ Graph extract(const Graph& graph, const Subgraph& part) {
   }
   for (const ValueId output : part.outputs) result.outputs.push_back(map[static_cast<size_t>(output)]);
   drop_unused_symbols(result);
+  return result;
+}
+
+Graph needed_part(const Graph& graph) { return needed_part(graph, graph.inputs, graph.outputs); }
+
+Graph needed_part(const Graph& graph, const std::vector<ValueId>& inputs, const std::vector<ValueId>& outputs) {
+  Subgraph part{{}, inputs, outputs};
+  std::vector<bool> needed(graph.values().size(), false);
+  for (const ValueId output : outputs) needed[static_cast<size_t>(output)] = true;
+  NeededSizes sizes(graph);
+  for (auto id = static_cast<NodeId>(graph.nodes().size()); id-- > 0;) {
+    const Node& node = graph.node(id);
+    const auto is_needed = [&](ValueId output) { return needed[static_cast<size_t>(output)]; };
+    if (!sizes.needs(node) && std::none_of(node.outputs.begin(), node.outputs.end(), is_needed)) continue;
+    part.nodes.insert(id);
+    for (const ValueId input : node.inputs) needed[static_cast<size_t>(input)] = true;
+    sizes.keep(node);
+  }
+  Graph result = extract(graph, part);
+  if (outputs == graph.outputs && inputs == graph.inputs) {
+    result.states = graph.states;
+    result.checks = graph.checks;
+  }
   return result;
 }
 

@@ -24,6 +24,13 @@ Subgraph subgraph_of(const Graph& graph, const std::set<NodeId>& nodes);
 // REQUIRES: every value that the nodes read is an input of `part`, a constant, or given by one of the nodes.
 Graph extract(const Graph& graph, const Subgraph& part);
 
+// The graph without nodes that no output needs, those that only served to find attributes, and without symbols that
+// nothing mentions. REQUIRES: KnownSymbols has the graph's.
+Graph needed_part(const Graph& graph);
+// What `outputs` need, with these inputs, which other than the graph's own are values that nodes of it read. States and
+// checks are those of the graph only where inputs and outputs are its own.
+Graph needed_part(const Graph& graph, const std::vector<ValueId>& inputs, const std::vector<ValueId>& outputs);
+
 // Whether the value is given by a constant node.
 bool is_constant_value(const Graph& graph, ValueId id);
 

@@ -49,10 +49,22 @@ std::array<ValueId, 2> rem_gradient(Adjoint& a, ValueId g, ValueId x, ValueId y,
   return {g, a.wants(1) ? a.mul(g, a.div(a.sub(result, x), y)) : Adjoint::kNone};
 }
 
-// A power of 0 or less does not depend on its exponent: it is 0, or defined for whole exponents alone.
+// Whether `v` is a constant of one element that is not 0.
+bool is_constant_but_zero(Adjoint& a, ValueId v) {
+  const Node* producer = a.builder().graph().producer(v);
+  if (!producer || producer->op->kind != OpKind::kConstant) return false;
+  const TensorPtr& value = producer->attrs.get<TensorPtr>("value");
+  return value->num_elements() == 1 && value->get_double(0) != 0;
+}
+
+// With an exponent of 0 it is 1 for every x, 0 among them. A power of 0 or less does not depend on its exponent: it is
+// 0, or defined for whole exponents alone.
 std::array<ValueId, 2> pow_gradient(Adjoint& a, ValueId g, ValueId x, ValueId y, ValueId result) {
   std::array<ValueId, 2> gradients = {Adjoint::kNone, Adjoint::kNone};
-  if (a.wants(0)) gradients[0] = a.mul(g, a.mul(y, a.op("pow", {x, a.sub(y, a.scalar(1, y))})));
+  if (a.wants(0)) {
+    const ValueId slope = a.mul(y, a.op("pow", {x, a.sub(y, a.scalar(1, y))}));
+    gradients[0] = a.mul(g, is_constant_but_zero(a, y) ? slope : a.select(a.op("eq", {y, a.scalar(0, y)}), a.scalar(0, y), slope));
+  }
   if (a.wants(1)) {
     const ValueId zero = a.scalar(0, x), positive = a.op("gt", {x, zero});
     gradients[1] = a.mul(g, a.op("select", {positive, a.mul(result, a.op("log", {x})), zero}));

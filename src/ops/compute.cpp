@@ -2,7 +2,7 @@
 // contraction of another reader's format.
 #include <fmt/format.h>
 
-#include "graph/adjoint.h"
+#include "ops/body_gradient.h"
 #include "ops/body_text.h"
 #include "ops/op_util.h"
 #include "ops/primitives.h"
@@ -43,7 +43,7 @@ const OpDef& compute_op() {
                 {"sizes", AttrKind::kSizes, false, "what s0, s1, ... in the body are; default none"}},
       .infer = infer,
       .body = parsed,
-      .gradient = no_gradient("there is none for a body of one's own"),
+      .gradient = body_gradient,
       .example = R"text(
 graph @main(%x: f32[3], %w: f32[3,2]) -> (%y: f32[2]) {
   %y = compute(%x, %w) {body = "out[j<2] = sum[k<3] (x0[k] * select((k < 2), x1[(k + 1), j], 0:f32))"} : f32[2]

@@ -1,7 +1,6 @@
 // if: one of two regions.
 #include <fmt/format.h>
 
-#include "graph/adjoint.h"
 #include "ops/control_flow.h"
 #include "ops/op_util.h"
 #include "ops/primitives.h"
@@ -55,7 +54,6 @@ const OpDef& if_op() {
       .attrs = {},
       .infer = infer,
       .body = {},
-      .gradient = no_gradient("branches are not differentiated"),
       .example = R"(
 graph @main(%c: bool[], %x: f32[2]) -> (%y: f32[2]) {
   %y = if(%c, %x) ({

@@ -2,7 +2,6 @@
 // mean stands in graph/control_flow.h.
 #include <fmt/format.h>
 
-#include "graph/adjoint.h"
 #include "graph/control_flow.h"
 #include "ops/control_flow.h"
 #include "ops/op_util.h"
@@ -133,7 +132,6 @@ const OpDef& loop_op() {
                 {"stack_reversed", AttrKind::kInts, false, "1 for each stacked result that is written backwards"}},
       .infer = infer,
       .body = {},
-      .gradient = no_gradient("loops are not differentiated"),
       .example = R"(
 graph @main(%n: i64[], %c: bool[], %s: f32[], %x: f32[3], %k: f32[]) -> (%t: f32[], %y: f32[3]) {
   %t, %y = loop(%n, %c, %s, %x, %k) {counted = true, has_condition = true, num_carried = 1, num_scanned = 1} ({

@@ -28,29 +28,10 @@ namespace tessera::builder {
 
 namespace {
 
-using IrGraph = tessera::Graph;
-
 [[noreturn]] void fail(const char* id, std::string message, std::string node, std::string legal,
                        std::string hint = "") {
   throw UserError({id, std::move(message), std::move(node), std::move(legal), std::move(hint)});
 }
-
-}  // namespace
-
-struct GraphState {
-  IrGraph graph;
-  SymbolScope symbols;
-};
-
-struct GraphAccess {
-  static const std::shared_ptr<GraphState>& state(const Graph& graph) { return graph.state_; }
-  static Graph graph(std::shared_ptr<GraphState> state) { return Graph(std::move(state)); }
-  static Value value(std::shared_ptr<GraphState> state, ValueId id) { return Value(std::move(state), id); }
-  static ValueId id(const Value& value) { return value.id_; }
-  static const GraphState* owner(const Value& value) { return value.state_.get(); }
-};
-
-namespace {
 
 const tessera::Value& ir_value(const std::shared_ptr<GraphState>& state, ValueId id) { return state->graph.value(id); }
 
@@ -148,22 +129,6 @@ std::vector<ValueId> own_outputs(const IrGraph& graph) {
   return {graph.outputs.begin(), graph.outputs.begin() + static_cast<ptrdiff_t>(graph.num_own_outputs())};
 }
 
-std::vector<ValueId> ids_of(const std::shared_ptr<GraphState>& state, const Values& operands, const std::string& node) {
-  std::vector<ValueId> ids;
-  for (size_t i = 0; i < operands.size(); ++i) {
-    if (GraphAccess::owner(operands[i]) != state.get())
-      fail("TSR-2060", fmt::format("operand {} is a value of another graph", i + 1), node, "values of this graph");
-    ids.push_back(GraphAccess::id(operands[i]));
-  }
-  return ids;
-}
-
-Values values_of(const std::shared_ptr<GraphState>& state, const std::vector<ValueId>& ids) {
-  Values values;
-  for (const ValueId id : ids) values.push_back(GraphAccess::value(state, id));
-  return values;
-}
-
 [[noreturn]] void fail_unknown(const std::string& kind, const std::string& node) {
   if (kind == "constant") fail("TSR-2062", "'constant' is made by a function of its own", node, "Graph::constant");
   if (kind == "bind_size") fail("TSR-2062", "'bind_size' is made by a function of its own", node, "Graph::bind_size");
@@ -215,6 +180,29 @@ DType checked_dtype(const tessera_tensor& tensor, const std::string& name) {
 
 }  // namespace
 
+std::vector<ValueId> ids_of(const std::shared_ptr<GraphState>& state, const Values& operands, const std::string& node) {
+  std::vector<ValueId> ids;
+  for (size_t i = 0; i < operands.size(); ++i) {
+    if (GraphAccess::owner(operands[i]) != state.get())
+      fail("TSR-2060", fmt::format("operand {} is a value of another graph", i + 1), node, "values of this graph");
+    ids.push_back(GraphAccess::id(operands[i]));
+  }
+  return ids;
+}
+
+Values values_of(const std::shared_ptr<GraphState>& state, const std::vector<ValueId>& ids) {
+  Values values;
+  for (const ValueId id : ids) values.push_back(GraphAccess::value(state, id));
+  return values;
+}
+
+Graph GraphAccess::graph(IrGraph graph) {
+  const auto state = std::make_shared<GraphState>();
+  state->graph = std::move(graph);
+  for (const SymbolRange& symbol : state->graph.symbols) state->symbols.emplace(symbol.var->name, symbol.var);
+  return GraphAccess::graph(state);
+}
+
 const std::string& Value::name() const { return ir_value(state_, id_).name; }
 
 tessera_dtype Value::dtype() const { return static_cast<tessera_dtype>(ir_value(state_, id_).type.dtype); }
@@ -231,10 +219,7 @@ Graph::Graph(const std::string& name) : state_(std::make_shared<GraphState>()) {
 
 Graph Graph::from_text(std::string_view text, const std::string& file) {
   return translate_errors([&] {
-    const auto state = std::make_shared<GraphState>();
-    state->graph = read_graph_text(text, file);
-    for (const SymbolRange& symbol : state->graph.symbols) state->symbols.emplace(symbol.var->name, symbol.var);
-    return GraphAccess::graph(state);
+    return GraphAccess::graph(read_graph_text(text, file));
   });
 }
 

@@ -8,6 +8,7 @@
 #include <unordered_set>
 
 #include "arith/simplify.h"
+#include "graph/subgraph.h"
 #include "import/aten/in_place.h"
 #include "import/aten/operator_table.h"
 #include "import/aten/program_inputs.h"

@@ -3,8 +3,6 @@
 #include <algorithm>
 #include <unordered_set>
 
-#include "graph/data_sizes.h"
-#include "graph/subgraph.h"
 
 namespace tessera::inline import_common {
 
@@ -20,25 +18,6 @@ void OutputList::add(ValueId value, const std::string& name, bool named) {
     taken_.insert(value);
   }
   graph.outputs.push_back(value);
-}
-
-Graph needed_part(const Graph& graph) {
-  Subgraph part{{}, graph.inputs, graph.outputs};
-  std::vector<bool> needed(graph.values().size(), false);
-  for (const ValueId output : graph.outputs) needed[static_cast<size_t>(output)] = true;
-  NeededSizes sizes(graph);
-  for (auto id = static_cast<NodeId>(graph.nodes().size()); id-- > 0;) {
-    const Node& node = graph.node(id);
-    const auto is_needed = [&](ValueId output) { return needed[static_cast<size_t>(output)]; };
-    if (!sizes.needs(node) && std::none_of(node.outputs.begin(), node.outputs.end(), is_needed)) continue;
-    part.nodes.insert(id);
-    for (const ValueId input : node.inputs) needed[static_cast<size_t>(input)] = true;
-    sizes.keep(node);
-  }
-  Graph result = extract(graph, part);
-  result.states = graph.states;
-  result.checks = graph.checks;
-  return result;
 }
 
 std::optional<std::string> unlearned_symbol(const Graph& graph) {

@@ -12,6 +12,7 @@
 
 #include "arith/simplify.h"
 #include "graph/data_sizes.h"
+#include "graph/subgraph.h"
 #include "import/common/failure_list.h"
 #include "import/common/finished_graph.h"
 #include "import/common/refused_model.h"

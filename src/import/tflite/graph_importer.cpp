@@ -7,6 +7,7 @@
 #include <set>
 #include <unordered_set>
 
+#include "graph/subgraph.h"
 #include "import/common/failure_list.h"
 #include "import/common/finished_graph.h"
 #include "import/common/limits.h"

@@ -4,7 +4,7 @@
 #include <algorithm>
 #include <cmath>
 
-#include "import/common/finished_graph.h"
+#include "graph/subgraph.h"
 #include "import/tflite/fixed_functions.h"
 #include "import/tflite/operators/handlers.h"
 

@@ -1,0 +1,225 @@
+"""Python functions on tensors as graphs: capture, and jit, which compiles what it captures."""
+
+from __future__ import annotations
+
+import functools
+import inspect
+import linecache
+import os
+import sys
+import threading
+from collections.abc import Callable, Sequence
+from typing import Any, NoReturn
+
+import numpy as np
+
+from . import _native, _tape
+from ._dtypes import NUMBER
+from ._errors import Error
+from ._graph import Graph, Value
+from ._tensor import Tensor
+
+_PACKAGE = os.path.dirname(os.path.abspath(__file__))
+
+
+def users_line() -> str:
+    """The place in the user's own code: "file.py:12: if x > 0:"."""
+    frame = sys._getframe()
+    while frame is not None and os.path.abspath(frame.f_code.co_filename).startswith(_PACKAGE + os.sep):
+        frame = frame.f_back
+    if frame is None:
+        return ""
+    name, number = frame.f_code.co_filename, frame.f_lineno
+    return f"{name}:{number}: {linecache.getline(name, number).strip()}"
+
+
+def refuse_value() -> NoReturn:
+    raise Error(
+        "while a function is captured its tensors have no values yet, and this line asks for one", id="TSR-2076", node=users_line(),
+        legal="operators on tensors; branches and loops that do not depend on their elements",
+        hint="use tessera.where, or leave this function uncaptured",
+    )
+
+
+class Trace:
+    """A function that is being captured: where its operators go."""
+
+    def __init__(self, name: str, lifts: bool, outer: Trace | None = None) -> None:
+        self.graph = Graph(name)
+        self.outer = outer
+        self._lifts = lifts  # whether tensors from outside become inputs; else constants
+        self._known: dict[int, Value] = {}
+        self._kept: list[Tensor] = []  # so that no id is used again
+        self.lifted: list[Tensor] = []
+
+    def input(self, name: str, dtype: np.dtype, shape: Sequence[int | str]) -> Tensor:
+        return self.tensor(self.graph.input(name, dtype, shape))
+
+    def tensor(self, value: Value) -> Tensor:
+        tensor = Tensor.__new__(Tensor)
+        tensor._set(None)
+        tensor._traced = value
+        return tensor
+
+    def value(self, tensor: Tensor) -> Value:
+        if tensor._traced is not None and tensor._traced.graph is self.graph:
+            return tensor._traced
+        known = self._known.get(id(tensor))
+        if known is not None:
+            return known
+        if tensor._traced is not None and self.outer is None:
+            raise Error(
+                "a tensor of a function that was captured before", id="TSR-2060", node=users_line(), legal="tensors of this function",
+            )
+        if (self._lifts and tensor._place >= 0) or tensor._traced is not None:
+            value = self.graph.input(f"lifted{len(self.lifted)}", tensor.dtype, tensor.shape)
+            self.lifted.append(tensor)
+        else:
+            value = self.graph.constant(tensor._array)
+        self._known[id(tensor)] = value
+        self._kept.append(tensor)
+        return value
+
+    def run(self, function: Callable[..., Any], args: Any, kwargs: Any) -> Any:
+        before, _tape.MODE.trace = _tape.MODE.trace, self
+        try:
+            return function(*args, **kwargs)
+        finally:
+            _tape.MODE.trace = before
+
+
+def traced_operator(trace: Trace | None, kind: str, tensors: Sequence[Tensor], name: str, attributes: dict[str, Any]) -> Any:
+    if trace is None:
+        raise Error(
+            f"{kind} of a tensor of a function that was captured before", id="TSR-2060", node=users_line(), legal="tensors with values",
+            hint="return it from the function",
+        )
+    results = trace.graph.op(kind, *map(trace.value, tensors), name=name, **attributes)
+    if isinstance(results, tuple):
+        return tuple(map(trace.tensor, results))
+    return trace.tensor(results)
+
+
+# ---- trees of tensors ----
+
+
+def flatten(tree: Any) -> tuple[list[Any], Any]:
+    """The leaves of nested lists, tuples and dicts, and what puts them together again."""
+    if isinstance(tree, dict):
+        keys = list(tree)
+        parts = [flatten(tree[key]) for key in keys]
+        return [leaf for leaves, _ in parts for leaf in leaves], (dict, tuple(keys), tuple(shape for _, shape in parts))
+    if isinstance(tree, (list, tuple)) and not hasattr(tree, "_fields"):
+        parts = [flatten(part) for part in tree]
+        return [leaf for leaves, _ in parts for leaf in leaves], (type(tree), None, tuple(shape for _, shape in parts))
+    return [tree], None
+
+
+def unflatten(shape: Any, leaves: list[Any]) -> Any:
+    """Takes its leaves from the front of the list."""
+    if shape is None:
+        return leaves.pop(0)
+    kind, keys, parts = shape
+    made = [unflatten(part, leaves) for part in parts]
+    return dict(zip(keys, made)) if kind is dict else kind(made)
+
+
+def is_tensor(leaf: Any) -> bool:
+    return isinstance(leaf, (Tensor, np.ndarray, np.generic, int, float)) and not isinstance(leaf, bool)
+
+
+def as_tensor(leaf: Any) -> Tensor:
+    return leaf if isinstance(leaf, Tensor) else Tensor(leaf)
+
+
+# ---- capture ----
+
+
+def input_names(function: Callable[..., Any], args: Sequence[Any], kwargs: dict[str, Any]) -> list[str]:
+    """A name for each leaf of the arguments: the parameter's, with numbers where it has several."""
+    try:
+        parameters = [p for p in inspect.signature(function).parameters.values()]
+    except (TypeError, ValueError):
+        parameters = []
+    names: list[str] = []
+    for i, arg in enumerate(args):
+        own = parameters[i].name if i < len(parameters) and parameters[i].kind is not inspect.Parameter.VAR_POSITIONAL else f"x{i}"
+        count = len(flatten(arg)[0])
+        names += [own] if count == 1 else [f"{own}.{k}" for k in range(count)]
+    for key in kwargs:
+        count = len(flatten(kwargs[key])[0])
+        names += [key] if count == 1 else [f"{key}.{k}" for k in range(count)]
+    return names
+
+
+class Captured:
+    """A function as a graph: its inputs are the leaves of the arguments, then what was lifted."""
+
+    def __init__(self, function: Callable[..., Any], args: Any, kwargs: Any, lifts: bool, outer: Trace | None = None) -> None:
+        leaves, shape = flatten((list(args), kwargs))
+        names = input_names(function, args, kwargs)
+        self.trace = Trace(getattr(function, "__name__", "captured").strip("<>"), lifts, outer)
+        given = [
+            self.trace.input(name, as_tensor(leaf).dtype, as_tensor(leaf).shape) if is_tensor(leaf) else leaf
+            for name, leaf in zip(names, leaves)
+        ]
+        args, kwargs = unflatten(shape, given)
+        answer = self.trace.run(function, args, kwargs)
+        results, self.result_shape = flatten(answer)
+        self.results = [self.trace.value(as_tensor(result)) for result in results]
+        for i, value in enumerate(self.results):
+            self.trace.graph.output("y" if len(results) == 1 else f"y{i}", value)
+        self.graph = self.trace.graph
+        self.lifted = self.trace.lifted
+
+
+def capture(function: Callable[..., Any], *examples: Any, **keywords: Any) -> Graph:
+    """The graph of a function of tensors, for arguments of the dtypes and shapes of the examples.
+
+    The function runs once, on tensors without values. Its arguments (nested lists, tuples and dicts of arrays) become
+    inputs under the names of its parameters, what it returns becomes outputs, tensors and arrays from elsewhere become
+    constants. A branch that depends on the elements of a tensor raises an Error that names the line (TSR-2076).
+    """
+    return Captured(function, examples, keywords, lifts=False).graph
+
+
+def jit(function: Callable[..., Any] | None = None, *, numerics: str = "default", threads: int = 1) -> Callable[..., Any]:
+    """A function that is captured and compiled as one graph, once for each combination of dtypes and shapes.
+
+    Tensors from outside (parameters) are read anew in each call. What is no tensor, array or number among the arguments
+    is part of the combination. Results have gradients like those of operators.
+    """
+    if function is None:
+        return functools.partial(jit, numerics=numerics, threads=threads)
+    compiled: dict[Any, tuple[_tape.Piece, list[Tensor], Any]] = {}
+    lock = threading.Lock()
+
+    @functools.wraps(function)
+    def call(*args: Any, **kwargs: Any) -> Any:
+        if _tape.MODE.trace is not None:
+            return function(*args, **kwargs)
+        leaves, shape = flatten((list(args), kwargs))
+        tensors = [as_tensor(leaf) for leaf in leaves if is_tensor(leaf)]
+        key = (shape_key(shape), tuple((NUMBER[leaf.dtype], leaf.shape) for leaf in tensors), tuple(leaf for leaf in leaves if not is_tensor(leaf)))
+        with lock:
+            known = compiled.get(key)
+            if known is None:
+                found = Captured(function, args, kwargs, lifts=True)
+                known = compiled[key] = (_tape.Piece(found.graph._native, numerics, threads), found.lifted, found.result_shape)
+        piece, lifted, result_shape = known
+        return unflatten(result_shape, _tape.apply(piece, [*tensors, *lifted]))
+
+    return call
+
+
+def shape_key(shape: Any) -> Any:
+    if shape is None:
+        return None
+    kind, keys, parts = shape
+    return kind.__name__, keys, tuple(map(shape_key, parts))
+
+
+def add_to_trace(trace: Trace, native: _native.Graph, operands: Sequence[Tensor]) -> list[Tensor]:
+    """What another graph computes of these tensors, in the function that is being captured."""
+    results = _native.add_graph(trace.graph._native, native, [trace.value(tensor)._native for tensor in operands])
+    return [trace.tensor(Value(trace.graph, result)) for result in results]
