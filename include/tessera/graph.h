@@ -178,6 +178,16 @@ class Graph {
   Values composite(const std::string& kind, const Graph& body, const Values& operands,
                    const Attributes& attributes = {}, const std::string& name = "");
 
+  // One of two bodies, by one bool: `operands` are the inputs of both, whose results have the same types. Only the body
+  // that is taken runs. TSR-2005 for bodies that do not fit; states and sizes of their own are refused as by composite.
+  Values branch(const Value& condition, const Graph& then, const Graph& otherwise, const Values& operands,
+                const std::string& name = "");
+  // A body again and again: counted, as long as a condition holds, over slices of operands, or several of these.
+  // Attributes num_carried, num_scanned, counted, has_condition, max_trip, scan_reversed and stack_reversed say what the
+  // operands ([count], [condition], carried, scanned, the same for all iterations) and the body's results ([condition],
+  // carried, stacked) are; docs/graph-api.md has the details. The body's inputs begin with the iteration's number.
+  Values loop(const Graph& body, const Values& operands, const Attributes& attributes, const std::string& name = "");
+
   // The next output. TSR-2061 for a name that another output or an input has; inner values make room.
   void output(const std::string& name, const Value& value);
 
@@ -193,6 +203,8 @@ class Graph {
  private:
   friend struct GraphAccess;
   explicit Graph(std::shared_ptr<GraphState> state) : state_(std::move(state)) {}
+  Values with_regions(const std::string& kind, const std::vector<const Graph*>& bodies, const Values& operands,
+                      const Attributes& attributes, const std::string& name);
   Value constant(const void* elements, size_t count, tessera_dtype dtype, const std::vector<int64_t>& dims,
                  const std::string& name);
 

@@ -141,6 +141,16 @@ void add_graph(nb::module_& m) {
           nb::sig("def composite(self, kind: str, body: Graph, operands: Sequence[GraphValue], "
                   "attributes: dict[str, object], name: str) -> list[GraphValue]"),
           "An operator of one's own.")
+      .def("branch", &Graph::branch, "condition"_a, "then"_a, "otherwise"_a, "operands"_a, "name"_a,
+           "One of two bodies.")
+      .def(
+          "loop",
+          [](Graph& graph, const Graph& body, const builder::Values& operands, const nb::dict& attributes,
+             const std::string& name) { return graph.loop(body, operands, attributes_of(attributes), name); },
+          "body"_a, "operands"_a, "attributes"_a, "name"_a,
+          nb::sig("def loop(self, body: Graph, operands: Sequence[GraphValue], attributes: dict[str, object], "
+                  "name: str) -> list[GraphValue]"),
+          "A body again and again.")
       .def(
           "state",
           [](Graph& graph, const std::string& name, int dtype, const std::vector<int64_t>& dims) {

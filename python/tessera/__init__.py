@@ -23,6 +23,7 @@ from typing import TYPE_CHECKING, Union
 
 from . import _native, _options, graph, nn, optim, te
 from ._capture import capture, jit
+from ._control_flow import cond, scan
 from ._derivatives import grad, hessian, hvp, jacobian, jvp, value_and_grad, vjp
 from ._errors import Error, InternalError
 from ._info import TensorInfo
@@ -43,8 +44,8 @@ if TYPE_CHECKING:
 __all__ = [
     "Error", "ExecutionMode", "GraphOptimizationLevel", "IOBinding", "InferenceSession", "InternalError", "Model",
     "NodeArg", "OpenModel", "OrtValue", "SessionOptions", "Tensor", "TensorInfo", "arange", "capture", "compile",
-    "compile_file", "concat", "full", "get_all_providers", "get_available_providers", "get_device", "grad", "graph",
-    "hessian", "hvp", "jacobian", "jit", "jvp", "load", "nn", "no_grad", "ones", "optim", "stack", "te", "tensor",
+    "compile_file", "concat", "cond", "full", "get_all_providers", "get_available_providers", "get_device", "grad", "graph",
+    "hessian", "hvp", "jacobian", "jit", "jvp", "load", "nn", "no_grad", "ones", "optim", "scan", "stack", "te", "tensor",
     "value_and_grad", "vjp", "where", "zeros",
 ]
 __version__ = _native.version()

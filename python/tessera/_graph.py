@@ -194,6 +194,26 @@ class Graph:
         results = self._native.composite(kind, body._native, self._operands(operands), _attributes(attributes), name)
         return self._values(results)
 
+    def branch(self, condition: Operand, then: Graph, otherwise: Graph, /, *operands: Operand, name: str = "") -> Any:
+        """What one of two bodies computes, by one bool: the operands are the inputs of both. Only one of them runs."""
+        first, *others = self._operands([condition, *operands])
+        return self._values(self._native.branch(first, then._native, otherwise._native, others, name))
+
+    def loop(self, body: Graph, /, *operands: Operand, name: str = "", **attributes: Any) -> Any:
+        """A body again and again: counted, as long as a condition holds, over slices, or several of these.
+
+        Operands: [count, i64], [condition, bool], carried values, scanned operands, what is the same for all iterations.
+        The body's inputs: the iteration's number (i64), carried values, a slice of each scanned operand (without
+        dimension 0), the others; its outputs: [condition], the carried values, and what is stacked. Results: the carried
+        values behind the last iteration, and the stacked ones with a new dimension 0.
+
+        num_carried, num_scanned (int): how many of each; default 0
+        counted, has_condition (bool): whether there is a count, a condition; default False
+        max_trip ([int or text]): at most so many iterations
+        scan_reversed, stack_reversed ([0 or 1]): for each scanned operand, stacked result: from the last on
+        """
+        return self._values(self._native.loop(body._native, self._operands(operands), _attributes(attributes), name))
+
     def output(self, name: str, value: Value) -> None:
         """The next output."""
         self._native.output(name, value._native)

@@ -19,6 +19,7 @@
 #include "support/test_data.h"
 #include "train/training_step.h"
 #include "unit/random_graph.h"
+#include "unit/random_loop.h"
 
 namespace tessera {
 namespace {
@@ -51,6 +52,35 @@ TEST(CompiledGradients, RandomGraphs) {
       if (is_real(graph.type(input).dtype)) wrt.push_back(input);
     if (!is_real(graph.type(graph.outputs[0]).dtype)) continue;
     const Graph with = gradients(graph, graph.outputs[0], wrt, standard_ops());
+    ASSERT_THAT(verify(with), testing::IsEmpty()) << seed;
+    const std::vector<Tensor> inputs = random_inputs(with, seed), want = interpreter.evaluate(with, inputs);
+    for (const int level : {0, 3}) {
+      CompiledEvaluator compiled(options_of(level, seed % 4 == 0 ? 2 : 1));
+      expect_agree(compiled.evaluate(with, inputs), want, fmt::format("seed {}, -O{}\n{}", seed, level, print(with)));
+    }
+  }
+}
+
+// Loops of all forms, their gradients compiled.
+TEST(CompiledGradients, Loops) {
+  GraphInterpreter interpreter;
+  for (uint64_t seed = 0; seed < 24; ++seed) {
+    Graph graph;
+    GraphBuilder builder(graph);
+    RandomLoop form = random_form(seed);
+    if (seed % 3 == 0) form.trip += 60;  // not written out
+    const auto input = [&](const char* name, const Ints& dims) {
+      return graph.add_input(name, {DType::kF32, make_shape(dims), {}});
+    };
+    const ValueId state = input("state", {3}), rows = input("rows", {form.trip, 3}), weights = input("weights", {3, 3}),
+                  bias = input("bias", {3});
+    const std::vector<ValueId> results = add_loop(builder, form, state, rows, weights, bias);
+    const ValueId stacked = builder.add(standard_ops().get("mul"), {results[3], results[4]});
+    const ValueId sums = builder.add(standard_ops().get("reduce"), {stacked},
+                                     {{"axes", Ints{0}}, {"keepdims", false}, {"kind", std::string("sum")}});
+    const ValueId both = builder.add(standard_ops().get("mul"), {results[0], results[1]});
+    graph.outputs = {builder.add(standard_ops().get("add"), {both, sums})};
+    const Graph with = gradients(graph, graph.outputs[0], graph.inputs, standard_ops());
     ASSERT_THAT(verify(with), testing::IsEmpty()) << seed;
     const std::vector<Tensor> inputs = random_inputs(with, seed), want = interpreter.evaluate(with, inputs);
     for (const int level : {0, 3}) {

@@ -12,6 +12,7 @@
 #include <string>
 #include <vector>
 
+#include "autodiff/functions.h"
 #include "autodiff/gradients.h"
 #include "graph/printer.h"
 #include "graph/verify.h"
@@ -79,6 +80,19 @@ class DerivativeCase {
     for (size_t i = 0; i < n; ++i) right += dot(found[2 + i], t[i]);
     for (int64_t e = 0; e < g.num_elements(); ++e) size += std::abs(forward.get_double(e) * g.get_double(e));
     EXPECT_NEAR(left, right, 1e-11 * size) << print(both);
+
+    // The same by the forward sweep.
+    std::vector<size_t> all;
+    for (size_t i = 0; i < n; ++i) all.push_back(i);
+    const Graph forwards = jacobian_vector(graph_, all, standard_ops());
+    ASSERT_THAT(verify(forwards), testing::IsEmpty());
+    std::vector<Tensor> directed = inputs_;
+    directed.insert(directed.end(), t.begin(), t.end());
+    const Tensor by_sweep = evaluate(forwards, directed).at(1);
+    double largest = 1;
+    for (int64_t e = 0; e < forward.num_elements(); ++e) largest = std::max(largest, std::abs(forward.get_double(e)));
+    for (int64_t e = 0; e < forward.num_elements(); ++e)
+      ASSERT_NEAR(by_sweep.get_double(e), forward.get_double(e), 1e-11 * largest) << print(forwards);
 
     constexpr double kStep = 1e-5;
     const std::vector<Tensor> above = evaluate(both, moved(given, t, kStep)),

@@ -18,6 +18,7 @@
 #include "graph/parser.h"
 #include "graph/printer.h"
 #include "graph/tensor_text.h"
+#include "graph/verify.h"
 #include "ops/composites/composites.h"
 #include "ops/op_table.h"
 #include "support/error.h"
@@ -141,6 +142,31 @@ std::vector<ValueId> own_outputs(const IrGraph& graph) {
 
 bool has_name(const IrGraph& graph, const std::vector<ValueId>& ids, const std::string& name) {
   return std::any_of(ids.begin(), ids.end(), [&](ValueId id) { return graph.value(id).name == name; });
+}
+
+// A graph that may be a region of a node.
+void require_body(const IrGraph& body, const std::string& kind, const std::string& node) {
+  if (body.outputs.empty())
+    fail("TSR-2069", fmt::format("the body of '{}' has no outputs", kind), node, "one output or more");
+  if (!body.states.empty())
+    fail("TSR-2070", fmt::format("the body of '{}' has states", kind), node, "states of the graph itself",
+         "pass their values in as operands");
+  if (!body.symbols.empty())
+    fail("TSR-2005", fmt::format("the body of '{}' declares dimensions of its own", kind), node,
+         "a body for the operands' sizes, as numbers");
+}
+
+// The operands of a body one by one.
+void require_inputs(const IrGraph& body, const std::vector<ValueId>& operands, const IrGraph& graph,
+                    const std::string& node) {
+  if (body.inputs.size() != operands.size())
+    fail("TSR-2005", fmt::format("a body of {} inputs", body.inputs.size()), node,
+         fmt::format("{}, as many as operands", operands.size()));
+  for (size_t i = 0; i < operands.size(); ++i)
+    if (!types_agree(body.type(body.inputs[i]), graph.type(operands[i])))
+      fail("TSR-2005",
+           fmt::format("input '{}' of the body is {}", body.value(body.inputs[i]).name, body.type(body.inputs[i]).to_string()),
+           node, fmt::format("{}, as the operand", graph.type(operands[i]).to_string()));
 }
 
 // Gives `id` the name; whoever has it gets another.
@@ -425,14 +451,7 @@ Values Graph::composite(const std::string& kind, const Graph& body, const Values
     const std::string node = place_of(graph, kind, name);
     if (kind.empty() || find_composite(kind) || standard_ops().find(kind))
       fail("TSR-2066", fmt::format("'{}' is an operator of the compiler", kind), node, "a name that no operator has");
-    if (body.state_->graph.outputs.empty())
-      fail("TSR-2069", fmt::format("the body of '{}' has no outputs", kind), node, "one output or more");
-    if (!body.state_->graph.states.empty())
-      fail("TSR-2070", fmt::format("the body of '{}' has states", kind), node, "states of the graph itself",
-           "pass their values in as operands");
-    if (!body.state_->graph.symbols.empty())
-      fail("TSR-2005", fmt::format("the body of '{}' declares dimensions of its own", kind), node,
-           "a body for the operands' sizes, as numbers");
+    require_body(body.state_->graph, kind, node);
     const std::vector<ValueId> inputs = ids_of(state_, operands, node);
     auto region = std::make_shared<IrGraph>(body.state_->graph);
     region->name = kind;
@@ -444,6 +463,40 @@ Values Graph::composite(const std::string& kind, const Graph& body, const Values
     return values_of(state_, b.add_multi(standard_ops().get("composite"), inputs, std::move(attrs), {region},
                                          {name.empty() ? kind : name}));
   });
+}
+
+Values Graph::with_regions(const std::string& kind, const std::vector<const Graph*>& bodies, const Values& operands,
+                           const Attributes& attributes, const std::string& name) {
+  return translate_errors([&] {
+    IrGraph& graph = state_->graph;
+    const std::string node = place_of(graph, kind, name);
+    std::vector<GraphPtr> regions;
+    for (const Graph* body : bodies) {
+      require_body(body->state_->graph, kind, node);
+      regions.push_back(std::make_shared<const IrGraph>(body->state_->graph));
+    }
+    const std::vector<ValueId> inputs = ids_of(state_, operands, node);
+    const OpDef& op = standard_ops().get(kind);
+    const KnownSymbols known(graph.symbols);
+    GraphBuilder b(graph);
+    b.set_loc(node);
+    return values_of(state_, b.add_multi(op, inputs, attributes_as(attributes, op.attrs, node, state_->symbols),
+                                         std::move(regions), {name.empty() ? kind : name}));
+  });
+}
+
+Values Graph::branch(const Value& condition, const Graph& then, const Graph& otherwise, const Values& operands,
+                     const std::string& name) {
+  Values all = {condition};
+  all.insert(all.end(), operands.begin(), operands.end());
+  // The operator's own check of the regions' inputs is the verifier's: say it here.
+  for (const Graph* body : {&then, &otherwise})
+    translate_errors([&] { require_inputs(body->state_->graph, ids_of(state_, operands, name), state_->graph, place_of(state_->graph, "if", name)); });
+  return with_regions("if", {&then, &otherwise}, all, {}, name);
+}
+
+Values Graph::loop(const Graph& body, const Values& operands, const Attributes& attributes, const std::string& name) {
+  return with_regions("loop", {&body}, operands, attributes, name);
 }
 
 void Graph::output(const std::string& name, const Value& value) {

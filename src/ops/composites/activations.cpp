@@ -231,6 +231,16 @@ CompositeDef plain(const char* name, const char* doc, ValueId (*f)(CompositeBody
 std::vector<CompositeDef> definitions() {
   return {
       {"relu", "max(x, 0).", 1, 1, {}, relu, "relu(x: f32[3])\nrun x = -1 0 2 -> y = 0 0 2", of_one(relu_gradient)},
+      {"stop_gradient",
+       "x itself; its gradient is zero.",
+       1,
+       1,
+       {},
+       [](CompositeBody& b) -> Result {
+         return {b.add("reshape", {b.operand(0)}, {{"shape", b.type(b.operand(0)).shape}})};
+       },
+       "stop_gradient(x: f32[2])\nrun x = -1 2 -> y = -1 2",
+       [](Adjoint&) -> Result { return {Adjoint::kNone}; }},
       {"leaky_relu",
        "x, times alpha where x < 0.",
        1,
