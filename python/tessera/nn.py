@@ -204,7 +204,7 @@ class BatchNorm2d(Module):
         operands = (x, self.weight, self.bias, self.running_mean, self.running_var)
         if not self.training:
             return _operator("batch_norm", *operands, epsilon=self.eps)
-        y, mean, var = _operator("batch_norm_training", *operands, epsilon=self.eps, momentum=1 - self.momentum, unbiased=True)
+        y, mean, var = _operator("batch_norm_training", *operands, epsilon=self.eps, momentum=1 - self.momentum, unbiased=True)[:3]
         with _tape.no_grad():
             self.running_mean.copy_(mean)
             self.running_var.copy_(var)

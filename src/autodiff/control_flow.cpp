@@ -20,11 +20,11 @@ size_t index(ValueId id) { return static_cast<size_t>(id); }
 
 // `results`: places among the region's results whose gradients are given; `wanted`: places among its inputs.
 Pullback pull_back(const Graph& region, const std::vector<size_t>& results, const std::vector<size_t>& wanted,
-                   const OpTable& ops) {
+                   const SweepOptions& options, const OpTable& ops) {
   Pullback p;
   p.graph.name = region.name;
   GraphBuilder builder(p.graph);
-  ReverseSweep sweep(builder, ops);
+  ReverseSweep sweep(builder, ops, options);
   for (const ValueId input : region.inputs) p.graph.add_input(region.value(input).name, region.type(input));
   std::vector<ValueId> seeded, inputs, wrt;
   for (const size_t result : results) seeded.push_back(region.outputs[result]);
@@ -70,19 +70,6 @@ std::vector<bool> read_inputs(const Graph& graph) {
 
 // ---- loops ----
 
-// Results that cost as little to compute again as to read: element by element without functions, and moves.
-bool is_cheap(const Node& node) {
-  static constexpr std::string_view kCheap[] = {
-      "abs",         "add",       "bitcast",     "bitwise_and", "bitwise_not", "bitwise_or",  "bitwise_xor", "broadcast",
-      "cast",        "ceil",      "concat",      "constant",    "eq",          "floor",       "ge",          "gt",
-      "iota",        "is_inf",    "is_nan",      "le",          "logical_and", "logical_not", "logical_or",  "logical_xor",
-      "lt",          "max",       "min",         "mul",         "ne",          "neg",         "pad",         "reshape",
-      "round",       "select",    "shift_left",  "shift_right", "sign",        "sizes",       "slice",       "sub",
-      "transpose"};
-  return std::find(std::begin(kCheap), std::end(kCheap), node.op->name) != std::end(kCheap) ||
-         (node.op->kind == OpKind::kComposite && node.attrs.get<std::string>("name") == "relu");
-}
-
 std::optional<Expr> trip_of(const Graph& graph, const Node& node, const LoopParts& parts) {
   if (parts.max_trip) return *parts.max_trip;
   if (parts.scanned > 0) return graph.type(node.inputs[parts.first_scanned()]).shape[0];
@@ -94,9 +81,9 @@ std::optional<Expr> trip_of(const Graph& graph, const Node& node, const LoopPart
 class LoopPlanner {
  public:
   LoopPlanner(const Graph& graph, const Node& loop, const std::vector<bool>& given, const std::vector<bool>& wanted,
-              const OpTable& ops)
-      : graph_(graph), node_(loop), given_(given), wanted_(wanted), ops_(ops), body_(*loop.regions[0]),
-        parts_(loop_parts(loop)) {}
+              bool again, const SweepOptions& options, const OpTable& ops)
+      : graph_(graph), node_(loop), given_(given), wanted_(wanted), again_(again), options_(options), ops_(ops),
+        body_(*loop.regions[0]), parts_(loop_parts(loop)) {}
 
   LoopPlan run() {
     plan_.parts = parts_;
@@ -117,7 +104,7 @@ class LoopPlanner {
     for (const size_t i : plan_.live) inputs.push_back(parts_.kFirstCarriedInput + i);
     for (const size_t i : plan_.slices) inputs.push_back(parts_.first_slice() + i);
     for (const size_t i : plan_.invariants) inputs.push_back(parts_.first_invariant_input() + i);
-    plan_.pullback = pull_back(body_, results, inputs, ops_);
+    plan_.pullback = pull_back(body_, results, inputs, options_, ops_);
     // What no iteration adds to has no sum.
     auto& gradients = plan_.pullback.gradients;
     for (size_t i = plan_.invariants.size(); i-- > 0;) {
@@ -195,7 +182,7 @@ class LoopPlanner {
     for (auto id = static_cast<NodeId>(p.nodes().size()); id-- > 0;) {
       const Node& node = p.node(id);
       if (std::none_of(node.outputs.begin(), node.outputs.end(), [&](ValueId v) { return needed[index(v)]; })) continue;
-      const bool keep = id < plan_.pullback.first_of_gradients && !is_cheap(node) && varies[index(node.outputs[0])];
+      const bool keep = !again_ && id < plan_.pullback.first_of_gradients && !is_cheap_again(node) && varies[index(node.outputs[0])];
       if (keep) {
         for (const ValueId v : node.outputs)
           if (needed[index(v)]) plan_.saved.push_back(v);
@@ -257,6 +244,8 @@ class LoopPlanner {
   const Graph& graph_;
   const Node& node_;
   const std::vector<bool>&given_, &wanted_;
+  const bool again_;
+  const SweepOptions& options_;
   const OpTable& ops_;
   const Graph& body_;
   const LoopParts parts_;
@@ -410,7 +399,20 @@ class LoopGradient {
 
 }  // namespace
 
-std::vector<ValueId> if_gradient(Adjoint& a, const Node& node, std::vector<Diagnostic>& refused) {
+bool is_cheap_again(const Node& node) {
+  static constexpr std::string_view kCheap[] = {
+      "abs",         "add",       "bitcast",     "bitwise_and", "bitwise_not", "bitwise_or",  "bitwise_xor", "broadcast",
+      "cast",        "ceil",      "concat",      "constant",    "eq",          "floor",       "ge",          "gt",
+      "iota",        "is_inf",    "is_nan",      "le",          "logical_and", "logical_not", "logical_or",  "logical_xor",
+      "lt",          "max",       "min",         "mul",         "ne",          "neg",         "pad",         "reshape",
+      "round",       "select",    "shift_left",  "shift_right", "sign",        "sizes",       "slice",       "sub",
+      "transpose"};
+  return std::find(std::begin(kCheap), std::end(kCheap), node.op->name) != std::end(kCheap) ||
+         (node.op->kind == OpKind::kComposite && node.attrs.get<std::string>("name") == "relu");
+}
+
+std::vector<ValueId> if_gradient(Adjoint& a, const Node& node, const SweepOptions& options,
+                                 std::vector<Diagnostic>& refused) {
   const std::vector<size_t> results =
       places(0, node.outputs.size(), [&](size_t i) { return a.gradient(i) != Adjoint::kNone; });
   const std::vector<size_t> wanted = places(0, node.inputs.size() - 1, [&](size_t i) { return a.wants(i + 1); });
@@ -419,7 +421,7 @@ std::vector<ValueId> if_gradient(Adjoint& a, const Node& node, std::vector<Diagn
   for (const size_t result : results) operands.push_back(a.gradient(result));
   std::vector<bool> used(operands.size(), false);
   for (const GraphPtr& region : node.regions) {
-    Pullback p = pull_back(*region, results, wanted, a.ops());
+    Pullback p = pull_back(*region, results, wanted, options, a.ops());
     refused.insert(refused.end(), p.refused.begin(), p.refused.end());
     GraphBuilder builder(p.graph);
     for (size_t i = 0; i < wanted.size(); ++i) {
@@ -447,8 +449,8 @@ std::vector<ValueId> if_gradient(Adjoint& a, const Node& node, std::vector<Diagn
 }
 
 LoopPlan plan_loop(const Graph& graph, const Node& loop, const std::vector<bool>& given, const std::vector<bool>& wanted,
-                   const OpTable& ops) {
-  return LoopPlanner(graph, loop, given, wanted, ops).run();
+                   bool again, const SweepOptions& options, const OpTable& ops) {
+  return LoopPlanner(graph, loop, given, wanted, again, options, ops).run();
 }
 
 std::vector<ValueId> loop_gradient(Adjoint& a, const LoopPlan& plan, std::vector<Diagnostic>& refused) {

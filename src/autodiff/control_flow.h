@@ -19,8 +19,17 @@
 
 namespace tessera::inline autodiff {
 
+struct SweepOptions {
+  // Of what the iterations of one loop keep for its gradient; a loop that would keep more is nested (nest_loops.h).
+  int64_t most_kept_bytes = int64_t{1} << 30;
+};
+
+// Results that cost as little to compute again as to read: element by element without functions, and moves.
+bool is_cheap_again(const Node& node);
+
 // As a rule answers (graph/adjoint.h). Operators of the regions without a gradient are added to `refused`.
-std::vector<ValueId> if_gradient(Adjoint& a, const Node& node, std::vector<Diagnostic>& refused);
+std::vector<ValueId> if_gradient(Adjoint& a, const Node& node, const SweepOptions& options,
+                                 std::vector<Diagnostic>& refused);
 
 // A region with the gradients of some of its inputs: nodes of the region, opened, then those of the gradients.
 struct Pullback {
@@ -49,9 +58,10 @@ struct LoopPlan {
   int ran = -1;                          // the result that says which iterations ran; -1: all
 };
 
-// `given`: for each result of the loop whether its gradient may be given; `wanted`: as of Adjoint.
+// `given`: for each result of the loop whether its gradient may be given; `wanted`: as of Adjoint. `again`: nothing of an
+// iteration is kept but what it was given.
 LoopPlan plan_loop(const Graph& graph, const Node& loop, const std::vector<bool>& given, const std::vector<bool>& wanted,
-                   const OpTable& ops);
+                   bool again, const SweepOptions& options, const OpTable& ops);
 // REQUIRES: the node of `a` is `plan.forward`. NoGradientError where nothing bounds its iterations.
 std::vector<ValueId> loop_gradient(Adjoint& a, const LoopPlan& plan, std::vector<Diagnostic>& refused);
 

@@ -11,15 +11,15 @@ namespace {
 
 class Differentiation {
  public:
-  Differentiation(const Graph& source, const OpTable& ops)
-      : source_(source), known_(source.symbols), ops_(ops), builder_(graph_) {}
+  Differentiation(const Graph& source, const OpTable& ops, const SweepOptions& options)
+      : source_(source), known_(source.symbols), ops_(ops), options_(options), builder_(graph_) {}
 
   Graph run(ValueId output, const std::vector<ValueId>& wrt) {
     for (const ValueId value : wrt) require_real(value);
     require_real(output);
     graph_.copy_header(source_);
     for (const ValueId input : source_.inputs) graph_.add_input(source_.value(input).name, source_.type(input));
-    ReverseSweep sweep(builder_, ops_);
+    ReverseSweep sweep(builder_, ops_, options_);
     map_ = sweep.copy(source_, graph_.inputs, {output}, wrt);
     for (const ValueId value : source_.outputs) {
       graph_.outputs.push_back(mapped(value));
@@ -73,6 +73,7 @@ class Differentiation {
   const Graph& source_;
   const KnownSymbols known_;
   const OpTable& ops_;
+  const SweepOptions options_;
   Graph graph_;
   GraphBuilder builder_;
   std::vector<ValueId> map_;  // by value of the source
@@ -80,8 +81,9 @@ class Differentiation {
 
 }  // namespace
 
-Graph gradients(const Graph& graph, ValueId output, const std::vector<ValueId>& wrt, const OpTable& ops) {
-  return Differentiation(graph, ops).run(output, wrt);
+Graph gradients(const Graph& graph, ValueId output, const std::vector<ValueId>& wrt, const OpTable& ops,
+                const SweepOptions& options) {
+  return Differentiation(graph, ops, options).run(output, wrt);
 }
 
 }  // namespace tessera::inline autodiff

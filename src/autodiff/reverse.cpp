@@ -7,6 +7,7 @@
 
 #include <fmt/format.h>
 
+#include "autodiff/nest_loops.h"
 #include "graph/adjoint.h"
 #include "graph/no_gradient_error.h"
 #include "ops/composites/composites.h"
@@ -83,6 +84,14 @@ std::vector<ValueId> ReverseSweep::copy(const Graph& part, const std::vector<Val
     for (const ValueId value : values) own.push_back(map[index(value)]);
     return own;
   };
+  std::set<NodeId> again;  // loops of loops
+  if (std::any_of(flat.nodes().begin(), flat.nodes().end(), [&](const Node& node) { return is_long(flat, node); })) {
+    const std::vector<bool> reached = influenced(flat, mapped(wrt), 0, static_cast<NodeId>(flat.nodes().size()));
+    auto [other, to_other] = with_nested_loops(flat, reached, again);
+    for (ValueId& value : map)
+      if (value >= 0) value = to_other[index(value)];
+    flat = std::move(other);
+  }
   const std::vector<bool> depends = influenced(flat, mapped(wrt), 0, static_cast<NodeId>(flat.nodes().size()));
   std::vector<bool> matters(flat.values().size(), false);
   for (const ValueId value : mapped(results)) matters[index(value)] = true;
@@ -101,7 +110,7 @@ std::vector<ValueId> ReverseSweep::copy(const Graph& part, const std::vector<Val
     for (const ValueId v : node.outputs) given.push_back(depends[index(v)] && matters[index(v)]);
     std::optional<LoopPlan> plan;
     if (node.op->kind == OpKind::kLoop && std::find(given.begin(), given.end(), true) != given.end())
-      plan = plan_loop(flat, node, given, wanted, ops_);
+      plan = plan_loop(flat, node, given, wanted, again.contains(static_cast<NodeId>(&node - flat.nodes().data())), options_, ops_);
     Node copy = plan ? plan->forward : node;
     for (ValueId& v : copy.inputs) v = own[index(v)];
     std::vector<TensorType> types;
@@ -121,6 +130,49 @@ std::vector<ValueId> ReverseSweep::copy(const Graph& part, const std::vector<Val
   for (ValueId& value : map)
     if (value >= 0) value = own[index(value)];
   return map;
+}
+
+bool ReverseSweep::is_long(const Graph& graph, const Node& node) const {
+  return node.op->kind == OpKind::kLoop && bytes_kept(graph, node) > options_.most_kept_bytes;
+}
+
+// The graph with long loops nested, as far as `reached` has their results, and where its values are. `again`: the nodes
+// that are loops of loops.
+std::pair<Graph, std::vector<ValueId>> ReverseSweep::with_nested_loops(const Graph& graph, const std::vector<bool>& reached,
+                                                                       std::set<NodeId>& again) const {
+  Graph result;
+  std::vector<ValueId> map(graph.values().size(), -1);
+  for (const ValueId v : graph.inputs) map[index(v)] = result.add_input(graph.value(v).name, graph.type(v));
+  const auto copy = [&](const Graph& from, const Node& node, std::vector<ValueId>& to) {
+    Node own = node;
+    for (ValueId& v : own.inputs) v = to[index(v)];
+    std::vector<TensorType> types;
+    std::vector<std::string> names;
+    for (const ValueId v : node.outputs) {
+      types.push_back(from.type(v));
+      names.push_back(from.value(v).name);
+    }
+    const NodeId id = result.add_node(std::move(own), std::move(types), std::move(names));
+    for (size_t i = 0; i < node.outputs.size(); ++i) to[index(node.outputs[i])] = result.node(id).outputs[i];
+    return id;
+  };
+  for (const Node& node : graph.nodes()) {
+    std::optional<NestedLoop> parts;
+    if (is_long(graph, node) && std::any_of(node.outputs.begin(), node.outputs.end(), [&](ValueId v) { return reached[index(v)]; }))
+      parts = nested(graph, node, ops_);
+    if (!parts) {
+      copy(graph, node, map);
+      continue;
+    }
+    std::vector<ValueId> inner(parts->graph.values().size(), -1);
+    for (size_t i = 0; i < node.inputs.size(); ++i) inner[index(parts->graph.inputs[i])] = map[index(node.inputs[i])];
+    for (const Node& part : parts->graph.nodes()) {
+      const NodeId id = copy(parts->graph, part, inner);
+      if (&part == &parts->graph.node(parts->outer)) again.insert(id);
+    }
+    for (size_t i = 0; i < node.outputs.size(); ++i) map[index(node.outputs[i])] = inner[index(parts->graph.outputs[i])];
+  }
+  return {std::move(result), std::move(map)};
 }
 
 void ReverseSweep::run(const std::vector<ValueId>& wrt, NodeId first, NodeId end) {
@@ -152,7 +204,7 @@ std::vector<ValueId> ReverseSweep::answers(NodeId id, const std::vector<ValueId>
   const Node node = builder_.graph().node(id);
   Adjoint adjoint(builder_, ops_, node, given, wanted);
   try {
-    if (node.op->kind == OpKind::kIf) return if_gradient(adjoint, node, refused_);
+    if (node.op->kind == OpKind::kIf) return if_gradient(adjoint, node, options_, refused_);
     if (node.op->kind == OpKind::kLoop) {
       const auto plan = loops_.find(id);
       check(plan != loops_.end(), "a loop that is differentiated without a plan");
@@ -186,7 +238,7 @@ std::vector<ValueId> ReverseSweep::through_region(const Node& node, const std::v
       inputs.push_back(region.inputs[i]);
       wrt.push_back(node.inputs[i]);
     }
-  ReverseSweep sweep(builder_, ops_);
+  ReverseSweep sweep(builder_, ops_, options_);
   const auto first = static_cast<NodeId>(builder_.graph().nodes().size());
   const std::vector<ValueId> map = sweep.copy(region, node.inputs, results, inputs);
   const auto end = static_cast<NodeId>(builder_.graph().nodes().size());

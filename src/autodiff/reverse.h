@@ -2,6 +2,8 @@
 #pragma once
 
 #include <map>
+#include <set>
+#include <utility>
 #include <vector>
 
 #include "autodiff/control_flow.h"
@@ -22,7 +24,8 @@ std::vector<bool> influenced(const Graph& graph, const std::vector<ValueId>& val
 // One sweep, over nodes that it copies itself.
 class ReverseSweep {
  public:
-  ReverseSweep(GraphBuilder& builder, const OpTable& ops) : builder_(builder), ops_(ops) {}
+  ReverseSweep(GraphBuilder& builder, const OpTable& ops, SweepOptions options = {})
+      : builder_(builder), ops_(ops), options_(options) {}
 
   // As copy_opened, for derivatives of `results` with respect to `wrt`, all values of `part`: a loop through which
   // these pass gets further stacked results, what its iterations computed, for the loop backwards.
@@ -39,6 +42,9 @@ class ReverseSweep {
 
  private:
   std::vector<ValueId> answers(NodeId id, const std::vector<ValueId>& given, const std::vector<bool>& wanted);
+  bool is_long(const Graph& graph, const Node& node) const;
+  std::pair<Graph, std::vector<ValueId>> with_nested_loops(const Graph& graph, const std::vector<bool>& reached,
+                                                           std::set<NodeId>& again) const;
   // Of a node that has not been opened: its region is computed again.
   std::vector<ValueId> through_region(const Node& node, const std::vector<ValueId>& given,
                                       const std::vector<bool>& wanted);
@@ -46,6 +52,7 @@ class ReverseSweep {
 
   GraphBuilder& builder_;
   const OpTable& ops_;
+  const SweepOptions options_;
   std::vector<ValueId> gradients_;  // by value, as far as known
   std::map<NodeId, LoopPlan> loops_;
   std::vector<Diagnostic> refused_;

@@ -237,7 +237,7 @@ class Bits(unittest.TestCase):
 
     def test_random_functions(self):
         unary = ["exp", "tanh", "sin", "sigmoid", "relu", "erf", "silu", "sqrt", "abs", "gelu"]
-        for seed in range(25):
+        for seed in range(12):
             random = np.random.default_rng(seed)
             plan = [(int(random.integers(6)), unary[random.integers(len(unary))], int(random.integers(3))) for _ in range(6)]
 
