@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <functional>
+#include <map>
 #include <memory>
 #include <optional>
 
@@ -253,113 +254,229 @@ class LoopPlanner {
 };
 
 // Adds the loop backwards.
+//
+// The gradient of what all iterations share is a sum over iterations. Where its terms are products a'b of matrices, the
+// loop stacks a and b instead, if they are not stacked already, and the sum is one product behind the loop.
 class LoopGradient {
  public:
   LoopGradient(Adjoint& a, const LoopPlan& plan)
-      : a_(a), graph_(a.builder().graph()), node_(a.node()), plan_(plan), parts_(plan.parts) {}
+      : a_(a), ops_(a.ops()), graph_(a.builder().graph()), node_(a.node()), plan_(plan), parts_(plan.parts),
+        p_(plan.pullback.graph), region_(*node_.regions[0]), builder_(body_), map_(p_.values().size(), -1) {}
 
   std::vector<ValueId> run() {
-    const Graph& p = plan_.pullback.graph;
-    const OpTable& ops = a_.ops();
-    const Graph& region = *node_.regions[0];  // inputs as before
-    Graph body;
-    body.name = region.name + ".backward";
-    GraphBuilder builder(body);
-    std::vector<ValueId> map(p.values().size(), -1), operands;
-    std::vector<int64_t> scan_reversed, stack_reversed;
-    const auto scan = [&](ValueId operand, bool is_reversed, const std::string& name) {
-      TensorType type = graph_.type(operand);
-      type.layout = {};
-      type.shape.erase(type.shape.begin());
-      scanned_.push_back(operand);
-      scan_reversed.push_back(is_reversed ? 0 : 1);
-      return body.add_input(name, type);
-    };
-    const ValueId number = body.add_input("i", {DType::kI64, {}, {}});
-    std::vector<ValueId> carried, sums;
-    for (size_t i = 0; i < plan_.live.size(); ++i) {
-      const ValueId given = p.inputs[region.inputs.size() + i];
-      carried.push_back(body.add_input(p.value(given).name, p.type(given)));
-      map[index(given)] = carried.back();
-      operands.push_back(gradient_of(plan_.live[i]));
+    body_.name = region_.name + ".backward";
+    split_sums();
+    add_inputs();
+    add_nodes();
+    add_outputs();
+    return add_loop();
+  }
+
+ private:
+  // A value by iterations: a value of the graph, or a stacked result of the loop backwards.
+  struct Rows {
+    ValueId value = Adjoint::kNone;
+    size_t stacked = 0;
+  };
+  // The sum of an invariant's gradient over iterations.
+  struct Sum {
+    size_t invariant;
+    std::vector<ValueId> terms;                        // of the pullback: carried and added to
+    std::vector<std::pair<ValueId, ValueId>> factors;  // a, b of products
+    std::vector<std::pair<Rows, Rows>> rows;           // of these
+  };
+
+  // ---- which sums are carried ----
+
+  void split_sums() {
+    for (size_t i = 0; i < plan_.invariants.size(); ++i) {
+      Sum sum{plan_.invariants[i], {}, {}, {}};
+      const ValueId whole = plan_.pullback.gradients[plan_.live.size() + plan_.slices.size() + i];
+      split(whole, sum);
+      if (sum.factors.empty()) sum.terms = {whole};
+      sums_.push_back(std::move(sum));
     }
-    for (const size_t i : plan_.invariants) {
-      const ValueId operand = node_.inputs[parts_.first_invariant() + i];
-      TensorType type = graph_.type(operand);
+  }
+
+  void split(ValueId v, Sum& sum) const {
+    const NodeId id = p_.value(v).producer;
+    const Node* node = id >= plan_.pullback.first_of_gradients ? &p_.node(id) : nullptr;
+    if (node && node->op->name == "add" && same_shape(p_.type(node->inputs[0]).shape, p_.type(node->inputs[1]).shape)) {
+      split(node->inputs[0], sum);
+      split(node->inputs[1], sum);
+    } else if (node && node->op->name == "matmul" && pays(*node)) {
+      sum.factors.emplace_back(node->inputs[0], node->inputs[1]);
+    } else {
+      sum.terms.push_back(v);
+    }
+  }
+
+  // A product a'b whose factors are no larger than twice the result, which would be read and written.
+  bool pays(const Node& product) const {
+    const TensorType &a = p_.type(product.inputs[0]), &b = p_.type(product.inputs[1]);
+    if (a.rank() != 2 || b.rank() != 2 || !product.attrs.get_or<bool>("transpose_a", false) || product.attrs.get_or<bool>("transpose_b", false))
+      return false;
+    if (!a.is_static() || !b.is_static()) return true;
+    return a.num_elements() + b.num_elements() <= 2 * a.dims()[1] * b.dims()[1];
+  }
+
+  // ---- the body ----
+
+  ValueId scan(ValueId operand, bool is_reversed, const std::string& name) {
+    TensorType type = graph_.type(operand);
+    type.layout = {};
+    type.shape.erase(type.shape.begin());
+    scanned_.push_back(operand);
+    scan_reversed_.push_back(is_reversed ? 0 : 1);
+    return body_.add_input(name, type);
+  }
+  // Rows of `v`, by iterations of the loop forwards, that are there already. REQUIRES: those of iterations that did not
+  // run are zeros.
+  void remember(ValueId v, ValueId rows, bool is_reversed) {
+    if (!is_reversed) rows_.emplace(v, Rows{rows, 0});
+  }
+
+  void add_inputs() {
+    number_ = body_.add_input("i", {DType::kI64, {}, {}});
+    for (size_t i = 0; i < plan_.live.size(); ++i) {
+      const ValueId given = p_.inputs[region_.inputs.size() + i];
+      map_[index(given)] = body_.add_input(p_.value(given).name, p_.type(given));
+      operands_.push_back(gradient_of(plan_.live[i]));
+    }
+    for (const Sum& sum : sums_) {
+      if (sum.terms.empty()) continue;
+      TensorType type = graph_.type(node_.inputs[parts_.first_invariant() + sum.invariant]);
       type.layout = {};
-      sums.push_back(body.add_input("sum", type));
-      operands.push_back(a_.zeros_like(operand));
+      carried_sums_.push_back(body_.add_input("sum", type));
+      operands_.push_back(a_.filled(0, type.dtype, type.shape));
     }
     for (size_t i = 0; i < plan_.stacked.size(); ++i) {
-      const ValueId given = p.inputs[region.inputs.size() + plan_.live.size() + i];
-      map[index(given)] = scan(gradient_of(parts_.carried + plan_.stacked[i]), parts_.stack_reversed[plan_.stacked[i]] != 0, p.value(given).name);
+      const ValueId given = p_.inputs[region_.inputs.size() + plan_.live.size() + i],
+                    rows = gradient_of(parts_.carried + plan_.stacked[i]);
+      const bool is_reversed = parts_.stack_reversed[plan_.stacked[i]] != 0;
+      map_[index(given)] = scan(rows, is_reversed, p_.value(given).name);
+      if (plan_.ran < 0) remember(given, rows, is_reversed);
     }
-    for (size_t i = 0; i < plan_.saved.size(); ++i)
-      map[index(plan_.saved[i])] = scan(node_.outputs[plan_.stacks[i].first], plan_.stacks[i].second, p.value(plan_.saved[i]).name);
+    for (size_t i = 0; i < plan_.saved.size(); ++i) {
+      const auto& [result, is_reversed] = plan_.stacks[i];
+      map_[index(plan_.saved[i])] = scan(node_.outputs[result], is_reversed, p_.value(plan_.saved[i]).name);
+      remember(plan_.saved[i], node_.outputs[result], is_reversed);
+    }
     for (const size_t i : plan_.used_inputs)
       if (i >= parts_.first_slice() && i < parts_.first_invariant_input()) {
         const size_t k = i - parts_.first_slice();
-        map[index(p.inputs[i])] = scan(node_.inputs[parts_.first_scanned() + k], parts_.scan_reversed[k] != 0, p.value(p.inputs[i]).name);
+        const ValueId rows = node_.inputs[parts_.first_scanned() + k];
+        map_[index(p_.inputs[i])] = scan(rows, parts_.scan_reversed[k] != 0, p_.value(p_.inputs[i]).name);
+        if (plan_.ran < 0) remember(p_.inputs[i], rows, parts_.scan_reversed[k] != 0);
       }
-    const ValueId ran = plan_.ran < 0 ? Adjoint::kNone : scan(node_.outputs[static_cast<size_t>(plan_.ran)], false, "ran");
-    std::vector<ValueId> same;
+    if (plan_.ran >= 0) ran_ = scan(node_.outputs[static_cast<size_t>(plan_.ran)], false, "ran");
     for (const size_t i : plan_.used_inputs)
       if (i >= parts_.first_invariant_input()) {
-        map[index(p.inputs[i])] = body.add_input(p.value(p.inputs[i]).name, p.type(p.inputs[i]));
-        same.push_back(node_.inputs[parts_.first_invariant() + i - parts_.first_invariant_input()]);
+        map_[index(p_.inputs[i])] = body_.add_input(p_.value(p_.inputs[i]).name, p_.type(p_.inputs[i]));
+        same_.push_back(node_.inputs[parts_.first_invariant() + i - parts_.first_invariant_input()]);
       }
+  }
+
+  void add_nodes() {
     if (std::find(plan_.used_inputs.begin(), plan_.used_inputs.end(), size_t{0}) != plan_.used_inputs.end()) {
       // Iteration j backwards is iteration trip - 1 - j.
       Node none;
-      none.op = &ops.get("sub");
-      Adjoint in_body(builder, ops, none, {}, {});
-      map[index(p.inputs[0])] = in_body.sub(in_body.integer(normalize_size(plan_.trip - Expr(1))), number);
+      none.op = &ops_.get("sub");
+      Adjoint in_body(builder_, ops_, none, {}, {});
+      map_[index(p_.inputs[0])] = in_body.sub(in_body.integer(normalize_size(plan_.trip - Expr(1))), number_);
     }
     for (const NodeId id : plan_.again) {
-      Node copy = p.node(id);
-      for (ValueId& input : copy.inputs) input = map[index(input)];
+      Node copy = p_.node(id);
+      for (ValueId& input : copy.inputs) input = map_[index(input)];
       std::vector<TensorType> types;
       std::vector<std::string> names;
-      for (const ValueId v : p.node(id).outputs) {
-        types.push_back(p.type(v));
-        names.push_back(p.value(v).name);
+      for (const ValueId v : p_.node(id).outputs) {
+        types.push_back(p_.type(v));
+        names.push_back(p_.value(v).name);
       }
-      const std::vector<ValueId> made = body.node(body.add_node(std::move(copy), std::move(types), std::move(names))).outputs;
+      const std::vector<ValueId> made =
+          body_.node(body_.add_node(std::move(copy), std::move(types), std::move(names))).outputs;
       for (size_t k = 0; k < made.size(); ++k)
-        if (map[index(p.node(id).outputs[k])] == -1) map[index(p.node(id).outputs[k])] = made[k];
+        if (map_[index(p_.node(id).outputs[k])] == -1) map_[index(p_.node(id).outputs[k])] = made[k];
     }
-    builder.set_loc(node_.loc);
-    const auto found = [&](size_t i, const TensorType& type) {
+    builder_.set_loc(node_.loc);
+  }
+
+  void add_outputs() {
+    const auto found = [&](size_t i, TensorType type) {
       const ValueId gradient = plan_.pullback.gradients[i];
-      return gradient == Adjoint::kNone ? zeros(builder, ops, type) : map[index(gradient)];
-    };
-    for (size_t i = 0; i < plan_.live.size(); ++i) body.outputs.push_back(found(i, body.type(carried[i])));
-    for (size_t i = 0; i < sums.size(); ++i)
-      body.outputs.push_back(builder.add(
-          ops.get("add"), {sums[i], map[index(plan_.pullback.gradients[plan_.live.size() + plan_.slices.size() + i])]}));
-    for (size_t i = 0; i < plan_.slices.size(); ++i) {
-      TensorType type = region.type(region.inputs[parts_.first_slice() + plan_.slices[i]]);
       type.layout = {};
-      body.outputs.push_back(found(plan_.live.size() + i, type));
-      stack_reversed.push_back(parts_.scan_reversed[plan_.slices[i]] != 0 ? 0 : 1);
+      return gradient == Adjoint::kNone ? zeros(builder_, ops_, type) : map_[index(gradient)];
+    };
+    for (size_t i = 0; i < plan_.live.size(); ++i)
+      body_.outputs.push_back(found(i, p_.type(p_.inputs[region_.inputs.size() + i])));
+    size_t carried = 0;
+    for (const Sum& sum : sums_) {
+      if (sum.terms.empty()) continue;
+      ValueId total = carried_sums_[carried++];
+      for (const ValueId term : sum.terms) total = builder_.add(ops_.get("add"), {total, map_[index(term)]});
+      body_.outputs.push_back(total);
     }
-    if (ran != Adjoint::kNone) body = only_if(std::move(body), ran, plan_.live.size() + sums.size());
-    operands.insert(operands.end(), scanned_.begin(), scanned_.end());
-    operands.insert(operands.end(), same.begin(), same.end());
-    Attrs attrs{{"max_trip", Shape{plan_.trip}},
-                {"num_carried", static_cast<int64_t>(plan_.live.size() + sums.size())},
-                {"num_scanned", std::ssize(scanned_)}};
-    if (!scanned_.empty()) attrs.set("scan_reversed", scan_reversed);
-    if (!plan_.slices.empty()) attrs.set("stack_reversed", stack_reversed);
-    std::vector<ValueId> answers(node_.inputs.size(), Adjoint::kNone);
-    if (body.outputs.empty()) return answers;
-    const std::vector<ValueId> results = a_.builder().add_multi(
-        ops.get("loop"), operands, attrs, {std::make_shared<const Graph>(std::move(body))}, {});
+    num_carried_ = body_.outputs.size();
+    for (size_t i = 0; i < plan_.slices.size(); ++i) {
+      const bool is_reversed = parts_.scan_reversed[plan_.slices[i]] != 0;
+      const ValueId gradient = plan_.pullback.gradients[plan_.live.size() + i];
+      if (gradient != Adjoint::kNone && !is_reversed) rows_.emplace(gradient, Rows{Adjoint::kNone, i});
+      body_.outputs.push_back(found(plan_.live.size() + i, region_.type(region_.inputs[parts_.first_slice() + plan_.slices[i]])));
+      stack_reversed_.push_back(is_reversed ? 0 : 1);
+    }
+    for (Sum& sum : sums_)
+      for (const auto& [a, b] : sum.factors) {
+        const Rows rows_of_a = rows_of(a);
+        sum.rows.emplace_back(rows_of_a, rows_of(b));
+      }
+  }
+
+  Rows rows_of(ValueId v) {
+    const auto [at, is_new] = rows_.emplace(v, Rows{Adjoint::kNone, body_.outputs.size() - num_carried_});
+    if (is_new) {
+      body_.outputs.push_back(map_[index(v)]);
+      stack_reversed_.push_back(1);
+    }
+    return at->second;
+  }
+
+  // ---- the loop ----
+
+  std::vector<ValueId> add_loop() {
+    std::vector<ValueId> answers(node_.inputs.size(), Adjoint::kNone), results;
+    if (!body_.outputs.empty()) {
+      Graph body = needed_part(body_, body_.inputs, body_.outputs);
+      if (ran_ != Adjoint::kNone) body = only_if(std::move(body), ran_, num_carried_);
+      operands_.insert(operands_.end(), scanned_.begin(), scanned_.end());
+      operands_.insert(operands_.end(), same_.begin(), same_.end());
+      Attrs attrs{{"max_trip", Shape{plan_.trip}},
+                  {"num_carried", static_cast<int64_t>(num_carried_)},
+                  {"num_scanned", std::ssize(scanned_)}};
+      if (!scanned_.empty()) attrs.set("scan_reversed", scan_reversed_);
+      if (!stack_reversed_.empty()) attrs.set("stack_reversed", stack_reversed_);
+      results = a_.builder().add_multi(ops_.get("loop"), operands_, attrs, {std::make_shared<const Graph>(std::move(body))}, {});
+    }
     size_t next = 0;
     for (const size_t i : plan_.live) answers[parts_.first_carried() + i] = results[next++];
-    for (const size_t i : plan_.invariants) answers[parts_.first_invariant() + i] = results[next++];
+    for (const Sum& sum : sums_) {
+      ValueId total = sum.terms.empty() ? Adjoint::kNone : results[next++];
+      for (const auto& [a, b] : sum.rows) {
+        const ValueId product = a_.op("matmul", {one_below_the_other(a, results), one_below_the_other(b, results)},
+                                      {{"transpose_a", true}, {"transpose_b", false}});
+        total = total == Adjoint::kNone ? product : a_.add(total, product);
+      }
+      answers[parts_.first_invariant() + sum.invariant] = total;
+    }
     for (const size_t i : plan_.slices) answers[parts_.first_scanned() + i] = results[next++];
     return answers;
+  }
+
+  // [trip, m, n] as [trip * m, n].
+  ValueId one_below_the_other(const Rows& rows, const std::vector<ValueId>& results) {
+    const ValueId v = rows.value == Adjoint::kNone ? results[num_carried_ + rows.stacked] : rows.value;
+    const Shape shape = a_.type(v).shape;
+    return a_.reshape(v, {normalize_size(shape[0] * shape[1]), shape[2]});
   }
 
   ValueId gradient_of(size_t result) {
@@ -369,7 +486,6 @@ class LoopGradient {
 
   // `step` where an iteration ran; else what is carried stays, and slices have zeros. `ran`: an input of `step`.
   Graph only_if(Graph step, ValueId ran, size_t num_carried) {
-    const OpTable& ops = a_.ops();
     Graph other, body;
     other.name = step.name + ".passed_over";
     body.name = step.name;
@@ -379,22 +495,34 @@ class LoopGradient {
     }
     GraphBuilder in_other(other), in_body(body);
     for (size_t i = 0; i < step.outputs.size(); ++i)
-      other.outputs.push_back(i < num_carried ? other.inputs[1 + i] : zeros(in_other, ops, step.type(step.outputs[i])));
+      other.outputs.push_back(i < num_carried ? other.inputs[1 + i] : zeros(in_other, ops_, step.type(step.outputs[i])));
     step.name += ".ran";
     std::vector<ValueId> operands = {body.inputs[index(ran)]};  // inputs are the first values of a graph
     operands.insert(operands.end(), body.inputs.begin(), body.inputs.end());
     in_body.set_loc(node_.loc);
-    body.outputs = in_body.add_multi(ops.get("if"), operands, {},
+    body.outputs = in_body.add_multi(ops_.get("if"), operands, {},
                                      {std::make_shared<const Graph>(std::move(step)), std::make_shared<const Graph>(std::move(other))}, {});
     return body;
   }
 
   Adjoint& a_;
+  const OpTable& ops_;
   const Graph& graph_;
   const Node& node_;
   const LoopPlan& plan_;
   const LoopParts& parts_;
-  std::vector<ValueId> scanned_;
+  const Graph& p_;       // the pullback's
+  const Graph& region_;  // of the loop forwards: inputs as before
+  Graph body_;
+  GraphBuilder builder_;
+  std::vector<ValueId> map_;  // of the pullback's values, in the body
+  std::vector<Sum> sums_;
+  ValueId number_ = Adjoint::kNone, ran_ = Adjoint::kNone;  // inputs of the body
+  std::vector<ValueId> carried_sums_;                       // and these
+  size_t num_carried_ = 0;
+  std::map<ValueId, Rows> rows_;                            // of the pullback's values
+  std::vector<ValueId> operands_, scanned_, same_;
+  std::vector<int64_t> scan_reversed_, stack_reversed_;
 };
 
 }  // namespace

@@ -33,13 +33,10 @@ TEST(ControlFlowGradients, Loops) {
 }
 
 // Nothing in the regions' own types is longer than the parts of a long loop.
-int64_t longest(const Graph& graph, const std::vector<ValueId>& but) {
+int64_t longest(const Graph& graph) {
   int64_t most = 0;
-  for (size_t v = 0; v < graph.values().size(); ++v) {
-    const auto id = static_cast<ValueId>(v);
-    if (std::find(but.begin(), but.end(), id) != but.end()) continue;
-    for (const int64_t d : graph.type(id).dims()) most = std::max(most, d);
-  }
+  for (const auto& value : graph.values())
+    for (const int64_t d : value.type.dims()) most = std::max(most, d);
   return most;
 }
 
@@ -84,7 +81,7 @@ TEST(ControlFlowGradients, LongLoops) {
           if (inner.op->kind != OpKind::kLoop) continue;
           ++nested_loops;
           const auto most = static_cast<int64_t>(std::sqrt(static_cast<double>(form.trip)));
-          EXPECT_LE(longest(*node.regions[0], {}), std::max<int64_t>(most, 3)) << print(parts);
+          EXPECT_LE(longest(*node.regions[0]), 2 * std::max<int64_t>(most, 3)) << print(parts);  // of two rows each
         }
     EXPECT_GE(nested_loops, 2u) << print(parts);
   }

@@ -177,7 +177,7 @@ TEST(DerivativeFunctions, ProductsAreAdjoint) {
 TEST(DerivativeFunctions, WhileLoopsForwards) {
   const Graph graph = parse_graph(R"(
 graph @main(%x: f64[]) -> (%y: f64[]) {
-  %c = constant {value = dense<bool[] 1>} : bool[]
+  %c = constant {value = dense<bool[] true>} : bool[]
   %y = loop(%c, %x) {has_condition = true, num_carried = 1} ({
     graph @body(%i: i64[], %a: f64[]) -> (%go: bool[], %b: f64[]) {
       %b = mul(%a, %a) : f64[]
