@@ -651,6 +651,9 @@ def softsign(x0: Operand, /, *, name: str = "") -> Value:
 def sqrt(x0: Operand, /, *, name: str = "") -> Value:
     """The square root."""
 
+def stop_gradient(x0: Operand, /, *, name: str = "") -> Value:
+    """x itself; its gradient is zero."""
+
 def sub(x0: Operand, x1: Operand, /, *, name: str = "") -> Value:
     """a - b; integers wrap."""
 

@@ -14,9 +14,22 @@ from cli_support import CliTest, make_model
 import numpy
 from onnx import TensorProto, helper
 
-REFUSED = """graph @refused(%c: bool[], %x: f32[4]) -> (%y: f32[4]) {
+REFUSED = """graph @refused(%n: i64[], %x: f32[4]) -> (%y: f32[4]) {
+  %a = loop(%n, %x) {counted = true, num_carried = 1} ({
+    graph @body(%i: i64[], %p: f32[4]) -> (%q: f32[4]) {
+      %q = tanh(%p)
+    }
+  }) : f32[4] loc("A")
+  %y = loop(%n, %a) {counted = true, num_carried = 1} ({
+    graph @body(%i: i64[], %p: f32[4]) -> (%q: f32[4]) {
+      %q = sin(%p)
+    }
+  }) : f32[4] loc("I")
+}
+"""
+BRANCH = """graph @branch(%c: bool[], %x: f32[4], %r: f32[3,4]) -> (%y: f32[4]) {
   %a = compute(%x) {body = "out[i<4] = x0[i] * x0[i]"} : f32[4] loc("A")
-  %y = if(%c, %a) ({
+  %b = if(%c, %a) ({
     graph @then(%p: f32[4]) -> (%q: f32[4]) {
       %q = tanh(%p)
     }
@@ -24,6 +37,12 @@ REFUSED = """graph @refused(%c: bool[], %x: f32[4]) -> (%y: f32[4]) {
       %q = neg(%p)
     }
   }) : f32[4] loc("I")
+  %y = loop(%b, %r) {num_carried = 1, num_scanned = 1} ({
+    graph @body(%i: i64[], %p: f32[4], %s: f32[4]) -> (%q: f32[4]) {
+      %t = mul(%p, %s)
+      %q = sin(%t)
+    }
+  }) : f32[4] loc("L")
 }
 """
 OPEN = """graph @open[n in 1..64](%x: f32[n,3]) -> (%y: f32[n,2]) {
@@ -115,7 +134,14 @@ class Gradcheck(CliTest):
     def test_operators_without_a_gradient_are_named_together(self):
         self.graph(REFUSED)
         _, err = self.tessera("gradcheck", "model.graph", code=1)
-        self.assertRegex(err, r"error TSR-2072.*compute has no gradient.*\(A\).*if has no gradient.*\(I\)")
+        self.assertRegex(err, r"error TSR-2072.*loop has no gradient.*\(A\).*loop has no gradient.*\(I\)")
+
+    def test_branches_loops_and_bodies(self):
+        self.graph(BRANCH)
+        for taken in (0, 1):
+            report = self.report("model.graph", "--input", f"c={taken}")
+            self.assertTrue(report["agrees"])
+            self.assertEqual(report["operators"], 3)
 
     def test_nothing_to_check(self):
         self.graph("graph @main(%x: i64[3]) -> (%y: i64[3]) {\n  %y = neg(%x)\n}\n")

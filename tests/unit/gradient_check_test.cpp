@@ -301,10 +301,18 @@ TEST(GradientCheck, WhatIsRefused) {
     }
     return std::string("none");
   };
-  EXPECT_THAT(message(R"(graph @main(%x: f32[3]) -> (%y: f32[3]) {
-  %a = compute(%x) {body = "out[i<3] = x0[i]"} : f32[3] loc("first")
-  %t = tanh(%a)
-  %y = compute(%t) {body = "out[i<3] = x0[i]"} : f32[3] loc("second")
+  // Loops that nothing bounds.
+  EXPECT_THAT(message(R"(graph @main(%x: f32[3], %n: i64[]) -> (%y: f32[3]) {
+  %a = loop(%n, %x) {counted = true, num_carried = 1} ({
+    graph @body(%i: i64[], %p: f32[3]) -> (%q: f32[3]) {
+      %q = tanh(%p)
+    }
+  }) : f32[3] loc("first")
+  %y = loop(%n, %a) {counted = true, num_carried = 1} ({
+    graph @body(%i: i64[], %p: f32[3]) -> (%q: f32[3]) {
+      %q = tanh(%p)
+    }
+  }) : f32[3] loc("second")
 })"),
               testing::AllOf(HasSubstr("TSR-2072"), HasSubstr("(first)"), HasSubstr("(second)")));
   EXPECT_THAT(message("graph @main(%x: i64[3]) -> (%y: i64[3]) {\n  %y = neg(%x)\n}"), HasSubstr("TSR-2084"));

@@ -449,11 +449,11 @@ TEST(TrainingStep, WhatIsRefused) {
 })",
                       options),
               AllOf(HasSubstr("TSR-2082"), HasSubstr("scores [N, classes, ...]")));
-  EXPECT_THAT(refusal(R"(graph @g(%x: f32[2,3]) -> (%y: f32[2,3]) {
+  EXPECT_THAT(refusal(R"text(graph @g(%x: f32[2,3]) -> (%y: f32[2,3]) {
   %w = constant {value = dense<f32[3] 1 2 3>} : f32[3]
-  %c = compute(%w) {body = "out[i<3] = x0[i]"} : f32[3] loc("mine")
+  %c = compute(%w) {body = "out[i<3] = bitcast:f32((bitcast:i32(x0[i]) + 1:i32))"} : f32[3] loc("mine")
   %y = mul(%x, %c) : f32[2,3]
-})",
+})text",
                       options),
               AllOf(HasSubstr("TSR-2072"), HasSubstr("mine")));
 }
