@@ -69,15 +69,17 @@ int differentiate(const GradCommand& command) {
                      .legal = "-o FILE with --json",
                      .hint = {}});
   if (to_file) refuse_to_overwrite(command.output, files_of_model(command.model));
-  const builder::Graph derived =
-      kinds().at(command.as)(builder::GraphAccess::graph(read_graph(command)), command);
+  const builder::Graph derived = kinds().at(command.as)(builder::GraphAccess::graph(read_graph(command)), command);
   if (to_file) write_file(command.output, "output", derived.text());
   else std::cout << derived.text() << std::flush;
   const auto inputs = types_of(derived.inputs()), outputs = types_of(derived.outputs());
   if (command.json)
-    std::cout << json_line({{"model", command.model}, {"output", command.output}, {"as", command.as}, {"inputs", inputs}, {"outputs", outputs}});
-  else if (to_file)
-    fmt::print("{}: ({}) -> ({})\n", command.output, fmt::join(inputs, ", "), fmt::join(outputs, ", "));
+    std::cout << json_line({{"model", command.model},
+                            {"output", command.output},
+                            {"as", command.as},
+                            {"inputs", inputs},
+                            {"outputs", outputs}});
+  else if (to_file) fmt::print("{}: ({}) -> ({})\n", command.output, fmt::join(inputs, ", "), fmt::join(outputs, ", "));
   return kExitOk;
 }
 
@@ -92,19 +94,25 @@ std::vector<std::string> kind_names() {
 Command add_grad_command(CLI::App& root) {
   const auto command = std::make_shared<GradCommand>();
   CLI::App* app = root.add_subcommand("grad", "Write the derivatives of a model as a graph");
-  app->add_option("MODEL", command->model, "The model: ONNX, TFLite, GGUF, or a graph as text")->required()->type_name("");
+  app->add_option("MODEL", command->model, "The model: ONNX, TFLite, GGUF, or a graph as text")
+      ->required()
+      ->type_name("");
   app->add_option("--of", command->of, "The output whose elements' sum is differentiated; the first one")
       ->type_name("OUTPUT");
-  app->add_option("--wrt", command->wrt, "An input to differentiate by, as often as there are some; all of real numbers")
+  app->add_option("--wrt", command->wrt,
+                  "An input to differentiate by, as often as there are some; all of real numbers")
       ->allow_extra_args(false)
       ->type_name("INPUT");
-  app->add_option("--as", command->as,
-                  "What is written. vjp: inputs for cotangents of outputs, gradients. jvp: inputs for tangents, tangents of "
-                  "outputs. hvp: gradients, and second derivatives along tangents")
+  app->add_option(
+         "--as", command->as,
+         "What is written. vjp: inputs for cotangents of outputs, gradients. jvp: inputs for tangents, tangents of "
+         "outputs. hvp: gradients, and second derivatives along tangents")
       ->capture_default_str()
       ->check(CLI::IsMember(kind_names()))
       ->type_name("KIND");
-  app->add_option("-o,--output", command->output, "FILE.graph, or - for standard output")->capture_default_str()->type_name("FILE");
+  app->add_option("-o,--output", command->output, "FILE.graph, or - for standard output")
+      ->capture_default_str()
+      ->type_name("FILE");
   app->add_option("--dim", command->flags.dims,
                   "Value of a dimension that the model leaves open, by its name, or INPUT[AXIS]")
       ->allow_extra_args(false)

@@ -28,12 +28,12 @@ Graph value_and_grad(const Graph& graph, const std::string& output = "", const N
 
 // J' g: further inputs "NAME.cotangent", one for each output of real numbers; further outputs "NAME.gradient".
 Graph vjp(const Graph& graph, const Names& wrt = {});
-// J t: further inputs "NAME.tangent", one for each of `wrt`; further outputs "NAME.tangent", one for each output of real
-// numbers. Loops need no bound.
+// J t: further inputs "NAME.tangent", one for each of `wrt`; further outputs "NAME.tangent", one for each output of
+// real numbers. Loops need no bound.
 Graph jvp(const Graph& graph, const Names& wrt = {});
 
-// The derivatives of `output` with respect to each of `wrt`, "NAME.jacobian": the dimensions of the output, then those of
-// the input. By rows (backward) or by columns (forward), a loop over the elements of the one or the others.
+// The derivatives of `output` with respect to each of `wrt`, "NAME.jacobian": the dimensions of the output, then those
+// of the input. By rows (backward) or by columns (forward), a loop over the elements of the one or the others.
 enum class Jacobian { kAuto, kReverse, kForward };
 Graph jacobian(const Graph& graph, const std::string& output = "", const Names& wrt = {},
                Jacobian mode = Jacobian::kAuto);

@@ -155,8 +155,8 @@ class Graph {
   // otherwise. TSR-2061 for a name that another value has.
   Value state(const std::string& name, tessera_dtype dtype, const std::vector<int64_t>& dims,
               const void* initial = nullptr);
-  // What a state is after the call. TSR-2070 where `state` belongs to another graph, or has been given a value; TSR-2071
-  // for a value of another type.
+  // What a state is after the call. TSR-2070 where `state` belongs to another graph, or has been given a value;
+  // TSR-2071 for a value of another type.
   void assign(const Value& state, const Value& value);
 
   // Declares a dimension that data decide, and gives it its value in a run: `count`, one i64 without dimensions, kept
@@ -183,9 +183,10 @@ class Graph {
   Values branch(const Value& condition, const Graph& then, const Graph& otherwise, const Values& operands,
                 const std::string& name = "");
   // A body again and again: counted, as long as a condition holds, over slices of operands, or several of these.
-  // Attributes num_carried, num_scanned, counted, has_condition, max_trip, scan_reversed and stack_reversed say what the
-  // operands ([count], [condition], carried, scanned, the same for all iterations) and the body's results ([condition],
-  // carried, stacked) are; docs/graph-api.md has the details. The body's inputs begin with the iteration's number.
+  // Attributes num_carried, num_scanned, counted, has_condition, max_trip, scan_reversed and stack_reversed say what
+  // the operands ([count], [condition], carried, scanned, the same for all iterations) and the body's results
+  // ([condition], carried, stacked) are; docs/graph-api.md has the details. The body's inputs begin with the
+  // iteration's number.
   Values loop(const Graph& body, const Values& operands, const Attributes& attributes, const std::string& name = "");
 
   // The next output. TSR-2061 for a name that another output or an input has; inner values make room.

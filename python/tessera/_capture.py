@@ -200,7 +200,8 @@ def jit(function: Callable[..., Any] | None = None, *, numerics: str = "default"
             return function(*args, **kwargs)
         leaves, shape = flatten((list(args), kwargs))
         tensors = [as_tensor(leaf) for leaf in leaves if is_tensor(leaf)]
-        key = (shape_key(shape), tuple((NUMBER[leaf.dtype], leaf.shape) for leaf in tensors), tuple(leaf for leaf in leaves if not is_tensor(leaf)))
+        types = tuple((NUMBER[leaf.dtype], leaf.shape) for leaf in tensors)
+        key = (shape_key(shape), types, tuple(leaf for leaf in leaves if not is_tensor(leaf)))
         with lock:
             known = compiled.get(key)
             if known is None:

@@ -64,7 +64,10 @@ def value_and_grad(f: Any, argnums: int | Sequence[int] = 0, *, has_aux: bool = 
             value, aux = answer if has_aux else (answer, None)
             value = as_tensor(value)
             if value.size != 1 or value.dtype not in _FLOATS:
-                raise Error(f"the gradient of {type_text(value)}", id="TSR-2074", legal="a function that gives one real number", hint="take a sum or a mean")
+                raise Error(
+                    f"the gradient of {type_text(value)}", id="TSR-2074", legal="a function that gives one real number",
+                    hint="take a sum or a mean",
+                )
             result.append(aux)
             return value
 

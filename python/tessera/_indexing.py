@@ -51,7 +51,9 @@ def indexed(tensor: Tensor, index: Any) -> Tensor:
             start, step = int(part) % extent, 1
             stop = start + 1
         else:
-            raise Error(f"an index of the type {type(part).__name__}", id="TSR-2075", legal="numbers, slices, None, ... and arrays of numbers")
+            raise Error(
+                f"an index of the type {type(part).__name__}", id="TSR-2075", legal="numbers, slices, None, ... and arrays of numbers",
+            )
         starts.append(start)
         sizes.append(len(range(start, stop, step)))
         steps.append(step)
@@ -65,7 +67,10 @@ def indexed(tensor: Tensor, index: Any) -> Tensor:
     if list(result.shape) != shape:
         result = result.reshape(*shape)
     if len(arrays) > 1:
-        raise Error("an index of several arrays", id="TSR-2075", legal="one array of numbers beside numbers and slices", hint="use gather_elements, or index twice")
+        raise Error(
+            "an index of several arrays", id="TSR-2075", legal="one array of numbers beside numbers and slices",
+            hint="use gather_elements, or index twice",
+        )
     for dimension, places in arrays:
         result = _operator("gather", result, places.astype(np.int64), axis=dimension)
     return result

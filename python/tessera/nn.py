@@ -154,7 +154,8 @@ class _Pool2d(Module):
         self.stride = self.kernel_size if stride is None else _pair(stride)
 
     def _window(self) -> dict[str, Any]:
-        return {"window": self.kernel_size, "strides": self.stride, "pads_begin": self.padding, "pads_end": self.padding, "dilations": [1, 1]}
+        pads = {"pads_begin": self.padding, "pads_end": self.padding}
+        return {"window": self.kernel_size, "strides": self.stride, "dilations": [1, 1], **pads}
 
 
 class MaxPool2d(_Pool2d):

@@ -66,7 +66,8 @@ class Optimizer:
 
 
 class SGD(Optimizer):
-    def __init__(self, params: Iterable[Tensor], lr: float, momentum: float = 0.0, weight_decay: float = 0.0, nesterov: bool = False) -> None:
+    def __init__(self, params: Iterable[Tensor], lr: float, momentum: float = 0.0, weight_decay: float = 0.0,
+                 nesterov: bool = False) -> None:
         self.momentum, self.nesterov = momentum, nesterov
         super().__init__(params, lr, weight_decay)
 
@@ -151,7 +152,8 @@ class RMSprop(Optimizer):
 
 
 class Adagrad(Optimizer):
-    def __init__(self, params: Iterable[Tensor], lr: float = 1e-2, lr_decay: float = 0.0, weight_decay: float = 0.0, eps: float = 1e-10) -> None:
+    def __init__(self, params: Iterable[Tensor], lr: float = 1e-2, lr_decay: float = 0.0, weight_decay: float = 0.0,
+                 eps: float = 1e-10) -> None:
         self.lr_decay, self.eps = lr_decay, eps
         super().__init__(params, lr, weight_decay)
 

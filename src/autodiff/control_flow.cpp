@@ -49,7 +49,8 @@ Pullback pull_back(const Graph& region, const std::vector<size_t>& results, cons
 // A constant of zeros in the graph that `builder` adds to.
 ValueId zeros(GraphBuilder& builder, const OpTable& ops, TensorType type) {
   Tensor zero(type.dtype, {});
-  const ValueId scalar = builder.add(ops.get("constant"), {}, {{"value", std::make_shared<const Tensor>(std::move(zero))}});
+  const ValueId scalar =
+      builder.add(ops.get("constant"), {}, {{"value", std::make_shared<const Tensor>(std::move(zero))}});
   return type.shape.empty() ? scalar : builder.add(ops.get("broadcast"), {scalar}, {{"shape", type.shape}});
 }
 
@@ -83,8 +84,15 @@ class LoopPlanner {
  public:
   LoopPlanner(const Graph& graph, const Node& loop, const std::vector<bool>& given, const std::vector<bool>& wanted,
               bool again, const SweepOptions& options, const OpTable& ops)
-      : graph_(graph), node_(loop), given_(given), wanted_(wanted), again_(again), options_(options), ops_(ops),
-        body_(*loop.regions[0]), parts_(loop_parts(loop)) {}
+      : graph_(graph),
+        node_(loop),
+        given_(given),
+        wanted_(wanted),
+        again_(again),
+        options_(options),
+        ops_(ops),
+        body_(*loop.regions[0]),
+        parts_(loop_parts(loop)) {}
 
   LoopPlan run() {
     plan_.parts = parts_;
@@ -109,7 +117,8 @@ class LoopPlanner {
     // What no iteration adds to has no sum.
     auto& gradients = plan_.pullback.gradients;
     for (size_t i = plan_.invariants.size(); i-- > 0;) {
-      const auto at = gradients.begin() + std::ssize(plan_.live) + std::ssize(plan_.slices) + static_cast<std::ptrdiff_t>(i);
+      const auto at =
+          gradients.begin() + std::ssize(plan_.live) + std::ssize(plan_.slices) + static_cast<std::ptrdiff_t>(i);
       if (*at != Adjoint::kNone) continue;
       gradients.erase(at);
       plan_.invariants.erase(plan_.invariants.begin() + static_cast<std::ptrdiff_t>(i));
@@ -124,11 +133,12 @@ class LoopPlanner {
   bool counts() const {
     if (!parts_.counted) return false;
     if (!is_constant_value(graph_, node_.inputs[0])) return true;
-    return !equal_extents(plan_.trip, Expr(graph_.producer(node_.inputs[0])->attrs.get<TensorPtr>("value")->get_int(0)));
+    return !equal_extents(plan_.trip,
+                          Expr(graph_.producer(node_.inputs[0])->attrs.get<TensorPtr>("value")->get_int(0)));
   }
 
-  // Carried values whose gradients are neither known to be zero nor unwanted: a wanted operand influences them, and they
-  // influence a result that has a gradient, in any number of iterations.
+  // Carried values whose gradients are neither known to be zero nor unwanted: a wanted operand influences them, and
+  // they influence a result that has a gradient, in any number of iterations.
   void find_live() {
     std::vector<bool> from(parts_.carried), to(parts_.carried);
     const auto real = [&](size_t i) { return is_real(body_.type(body_.inputs[parts_.kFirstCarriedInput + i]).dtype); };
@@ -148,14 +158,14 @@ class LoopPlanner {
       for (size_t i = 0; i < parts_.invariants; ++i)
         depends[index(body_.inputs[parts_.first_invariant_input() + i])] = wanted_[parts_.first_invariant() + i];
       for (size_t i = 0; i < parts_.stacked; ++i)
-        if (given_[parts_.carried + i])
-          influences[index(body_.outputs[parts_.first_stacked_result() + i])] = true;
+        if (given_[parts_.carried + i]) influences[index(body_.outputs[parts_.first_stacked_result() + i])] = true;
       const auto& nodes = body_.nodes();
       for (const Node& node : nodes)
         if (std::any_of(node.inputs.begin(), node.inputs.end(), [&](ValueId v) { return depends[index(v)]; }))
           for (const ValueId v : node.outputs) depends[index(v)] = is_real(body_.type(v).dtype);
       for (size_t n = nodes.size(); n-- > 0;)
-        if (std::any_of(nodes[n].outputs.begin(), nodes[n].outputs.end(), [&](ValueId v) { return influences[index(v)]; }))
+        if (std::any_of(nodes[n].outputs.begin(), nodes[n].outputs.end(),
+                        [&](ValueId v) { return influences[index(v)]; }))
           for (const ValueId v : nodes[n].inputs) influences[index(v)] = true;
       for (size_t i = 0; i < parts_.carried; ++i) {
         if (!real(i)) continue;
@@ -183,7 +193,8 @@ class LoopPlanner {
     for (auto id = static_cast<NodeId>(p.nodes().size()); id-- > 0;) {
       const Node& node = p.node(id);
       if (std::none_of(node.outputs.begin(), node.outputs.end(), [&](ValueId v) { return needed[index(v)]; })) continue;
-      const bool keep = !again_ && id < plan_.pullback.first_of_gradients && !is_cheap_again(node) && varies[index(node.outputs[0])];
+      const bool keep =
+          !again_ && id < plan_.pullback.first_of_gradients && !is_cheap_again(node) && varies[index(node.outputs[0])];
       if (keep) {
         for (const ValueId v : node.outputs)
           if (needed[index(v)]) plan_.saved.push_back(v);
@@ -260,8 +271,16 @@ class LoopPlanner {
 class LoopGradient {
  public:
   LoopGradient(Adjoint& a, const LoopPlan& plan)
-      : a_(a), ops_(a.ops()), graph_(a.builder().graph()), node_(a.node()), plan_(plan), parts_(plan.parts),
-        p_(plan.pullback.graph), region_(*node_.regions[0]), builder_(body_), map_(p_.values().size(), -1) {}
+      : a_(a),
+        ops_(a.ops()),
+        graph_(a.builder().graph()),
+        node_(a.node()),
+        plan_(plan),
+        parts_(plan.parts),
+        p_(plan.pullback.graph),
+        region_(*node_.regions[0]),
+        builder_(body_),
+        map_(p_.values().size(), -1) {}
 
   std::vector<ValueId> run() {
     body_.name = region_.name + ".backward";
@@ -314,7 +333,8 @@ class LoopGradient {
   // A product a'b whose factors are no larger than twice the result, which would be read and written.
   bool pays(const Node& product) const {
     const TensorType &a = p_.type(product.inputs[0]), &b = p_.type(product.inputs[1]);
-    if (a.rank() != 2 || b.rank() != 2 || !product.attrs.get_or<bool>("transpose_a", false) || product.attrs.get_or<bool>("transpose_b", false))
+    if (a.rank() != 2 || b.rank() != 2 || !product.attrs.get_or<bool>("transpose_a", false) ||
+        product.attrs.get_or<bool>("transpose_b", false))
       return false;
     if (!a.is_static() || !b.is_static()) return true;
     return a.num_elements() + b.num_elements() <= 2 * a.dims()[1] * b.dims()[1];
@@ -422,7 +442,8 @@ class LoopGradient {
       const bool is_reversed = parts_.scan_reversed[plan_.slices[i]] != 0;
       const ValueId gradient = plan_.pullback.gradients[plan_.live.size() + i];
       if (gradient != Adjoint::kNone && !is_reversed) rows_.emplace(gradient, Rows{Adjoint::kNone, i});
-      body_.outputs.push_back(found(plan_.live.size() + i, region_.type(region_.inputs[parts_.first_slice() + plan_.slices[i]])));
+      body_.outputs.push_back(
+          found(plan_.live.size() + i, region_.type(region_.inputs[parts_.first_slice() + plan_.slices[i]])));
       stack_reversed_.push_back(is_reversed ? 0 : 1);
     }
     for (Sum& sum : sums_)
@@ -455,7 +476,8 @@ class LoopGradient {
                   {"num_scanned", std::ssize(scanned_)}};
       if (!scanned_.empty()) attrs.set("scan_reversed", scan_reversed_);
       if (!stack_reversed_.empty()) attrs.set("stack_reversed", stack_reversed_);
-      results = a_.builder().add_multi(ops_.get("loop"), operands_, attrs, {std::make_shared<const Graph>(std::move(body))}, {});
+      results = a_.builder().add_multi(ops_.get("loop"), operands_, attrs,
+                                       {std::make_shared<const Graph>(std::move(body))}, {});
     }
     size_t next = 0;
     for (const size_t i : plan_.live) answers[parts_.first_carried() + i] = results[next++];
@@ -495,13 +517,15 @@ class LoopGradient {
     }
     GraphBuilder in_other(other), in_body(body);
     for (size_t i = 0; i < step.outputs.size(); ++i)
-      other.outputs.push_back(i < num_carried ? other.inputs[1 + i] : zeros(in_other, ops_, step.type(step.outputs[i])));
+      other.outputs.push_back(i < num_carried ? other.inputs[1 + i]
+                                              : zeros(in_other, ops_, step.type(step.outputs[i])));
     step.name += ".ran";
     std::vector<ValueId> operands = {body.inputs[index(ran)]};  // inputs are the first values of a graph
     operands.insert(operands.end(), body.inputs.begin(), body.inputs.end());
     in_body.set_loc(node_.loc);
-    body.outputs = in_body.add_multi(ops_.get("if"), operands, {},
-                                     {std::make_shared<const Graph>(std::move(step)), std::make_shared<const Graph>(std::move(other))}, {});
+    body.outputs = in_body.add_multi(
+        ops_.get("if"), operands, {},
+        {std::make_shared<const Graph>(std::move(step)), std::make_shared<const Graph>(std::move(other))}, {});
     return body;
   }
 
@@ -520,7 +544,7 @@ class LoopGradient {
   ValueId number_ = Adjoint::kNone, ran_ = Adjoint::kNone;  // inputs of the body
   std::vector<ValueId> carried_sums_;                       // and these
   size_t num_carried_ = 0;
-  std::map<ValueId, Rows> rows_;                            // of the pullback's values
+  std::map<ValueId, Rows> rows_;  // of the pullback's values
   std::vector<ValueId> operands_, scanned_, same_;
   std::vector<int64_t> scan_reversed_, stack_reversed_;
 };
@@ -529,12 +553,12 @@ class LoopGradient {
 
 bool is_cheap_again(const Node& node) {
   static constexpr std::string_view kCheap[] = {
-      "abs",         "add",       "bitcast",     "bitwise_and", "bitwise_not", "bitwise_or",  "bitwise_xor", "broadcast",
-      "cast",        "ceil",      "concat",      "constant",    "eq",          "floor",       "ge",          "gt",
-      "iota",        "is_inf",    "is_nan",      "le",          "logical_and", "logical_not", "logical_or",  "logical_xor",
-      "lt",          "max",       "min",         "mul",         "ne",          "neg",         "pad",         "reshape",
-      "round",       "select",    "shift_left",  "shift_right", "sign",        "sizes",       "slice",       "sub",
-      "transpose"};
+      "abs",         "add",        "bitcast",     "bitwise_and", "bitwise_not", "bitwise_or", "bitwise_xor",
+      "broadcast",   "cast",       "ceil",        "concat",      "constant",    "eq",         "floor",
+      "ge",          "gt",         "iota",        "is_inf",      "is_nan",      "le",         "logical_and",
+      "logical_not", "logical_or", "logical_xor", "lt",          "max",         "min",        "mul",
+      "ne",          "neg",        "pad",         "reshape",     "round",       "select",     "shift_left",
+      "shift_right", "sign",       "sizes",       "slice",       "sub",         "transpose"};
   return std::find(std::begin(kCheap), std::end(kCheap), node.op->name) != std::end(kCheap) ||
          (node.op->kind == OpKind::kComposite && node.attrs.get<std::string>("name") == "relu");
 }
@@ -554,7 +578,8 @@ std::vector<ValueId> if_gradient(Adjoint& a, const Node& node, const SweepOption
     GraphBuilder builder(p.graph);
     for (size_t i = 0; i < wanted.size(); ++i) {
       const ValueId found = p.gradients[i];
-      p.graph.outputs.push_back(found == Adjoint::kNone ? zeros(builder, a.ops(), p.graph.type(p.graph.inputs[wanted[i]])) : found);
+      p.graph.outputs.push_back(
+          found == Adjoint::kNone ? zeros(builder, a.ops(), p.graph.type(p.graph.inputs[wanted[i]])) : found);
     }
     regions.push_back(needed_part(p.graph));
     const std::vector<bool> read = read_inputs(regions.back());
@@ -576,14 +601,13 @@ std::vector<ValueId> if_gradient(Adjoint& a, const Node& node, const SweepOption
   return answers;
 }
 
-LoopPlan plan_loop(const Graph& graph, const Node& loop, const std::vector<bool>& given, const std::vector<bool>& wanted,
-                   bool again, const SweepOptions& options, const OpTable& ops) {
+LoopPlan plan_loop(const Graph& graph, const Node& loop, const std::vector<bool>& given,
+                   const std::vector<bool>& wanted, bool again, const SweepOptions& options, const OpTable& ops) {
   return LoopPlanner(graph, loop, given, wanted, again, options, ops).run();
 }
 
 std::vector<ValueId> loop_gradient(Adjoint& a, const LoopPlan& plan, std::vector<Diagnostic>& refused) {
-  if (!plan.no_gradient.empty())
-    a.fail(plan.no_gradient, "max_trip, a constant count, or operands that are scanned");
+  if (!plan.no_gradient.empty()) a.fail(plan.no_gradient, "max_trip, a constant count, or operands that are scanned");
   refused.insert(refused.end(), plan.pullback.refused.begin(), plan.pullback.refused.end());
   return LoopGradient(a, plan).run();
 }

@@ -33,35 +33,35 @@ std::vector<ValueId> if_gradient(Adjoint& a, const Node& node, const SweepOption
 
 // A region with the gradients of some of its inputs: nodes of the region, opened, then those of the gradients.
 struct Pullback {
-  Graph graph;                          // its inputs are the region's, then one for each gradient that is given
-  std::vector<ValueId> values;          // of each value of the region
+  Graph graph;                  // its inputs are the region's, then one for each gradient that is given
+  std::vector<ValueId> values;  // of each value of the region
   NodeId first_of_gradients = 0;
-  std::vector<ValueId> gradients;       // of each wanted input; Adjoint::kNone where it is zero
+  std::vector<ValueId> gradients;  // of each wanted input; Adjoint::kNone where it is zero
   std::vector<Diagnostic> refused;
 };
 
 // What there is to know of a loop before its gradient.
 struct LoopPlan {
-  Node forward;                          // with a region that gives further stacked results
-  std::vector<TensorType> added_types;   // of these results
+  Node forward;                         // with a region that gives further stacked results
+  std::vector<TensorType> added_types;  // of these results
   std::vector<std::string> added_names;
-  LoopParts parts;                       // of the loop as it was
-  std::string no_gradient;               // why there is none; empty: there is one, and the rest of the plan
+  LoopParts parts;          // of the loop as it was
+  std::string no_gradient;  // why there is none; empty: there is one, and the rest of the plan
   Expr trip = 0;
   // Numbers among carried values, stacked results, scanned operands and invariants: those whose gradients pass.
   std::vector<size_t> live, stacked, slices, invariants;
-  Pullback pullback;                     // of the region
-  std::vector<NodeId> again;             // nodes of the pullback that iterations backwards have
-  std::vector<size_t> used_inputs;       // of the region
-  std::vector<ValueId> saved;            // values of the pullback that are stacked
+  Pullback pullback;                            // of the region
+  std::vector<NodeId> again;                    // nodes of the pullback that iterations backwards have
+  std::vector<size_t> used_inputs;              // of the region
+  std::vector<ValueId> saved;                   // values of the pullback that are stacked
   std::vector<std::pair<size_t, bool>> stacks;  // for each the loop's result, and whether it is stacked backwards
-  int ran = -1;                          // the result that says which iterations ran; -1: all
+  int ran = -1;                                 // the result that says which iterations ran; -1: all
 };
 
-// `given`: for each result of the loop whether its gradient may be given; `wanted`: as of Adjoint. `again`: nothing of an
-// iteration is kept but what it was given.
-LoopPlan plan_loop(const Graph& graph, const Node& loop, const std::vector<bool>& given, const std::vector<bool>& wanted,
-                   bool again, const SweepOptions& options, const OpTable& ops);
+// `given`: for each result of the loop whether its gradient may be given; `wanted`: as of Adjoint. `again`: nothing of
+// an iteration is kept but what it was given.
+LoopPlan plan_loop(const Graph& graph, const Node& loop, const std::vector<bool>& given,
+                   const std::vector<bool>& wanted, bool again, const SweepOptions& options, const OpTable& ops);
 // REQUIRES: the node of `a` is `plan.forward`. NoGradientError where nothing bounds its iterations.
 std::vector<ValueId> loop_gradient(Adjoint& a, const LoopPlan& plan, std::vector<Diagnostic>& refused);
 

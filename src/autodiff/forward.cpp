@@ -125,8 +125,7 @@ std::vector<ValueId> ForwardSweep::results_of(const Node& node, const std::vecto
   std::vector<ValueId> linear;
   try {
     Adjoint adjoint(builder_, ops_, node, g, wanted);
-    const CompositeDef* composite =
-        node.op->kind == OpKind::kComposite ? definition_of(graph, node, ops_) : nullptr;
+    const CompositeDef* composite = node.op->kind == OpKind::kComposite ? definition_of(graph, node, ops_) : nullptr;
     const auto& rule = composite ? composite->gradient : node.op->gradient;
     if (!rule) adjoint.fail("the operator has no rule for it", "operators with a gradient");
     linear = rule(adjoint);
@@ -214,7 +213,8 @@ void ForwardSweep::add_loop(const Node& node, const std::vector<ValueId>& tangen
   };
   // Inputs: those of each kind, then their tangents.
   std::vector<ValueId> inputs, given(graph.inputs.begin() + std::ssize(body.inputs), graph.inputs.end());
-  std::vector<ValueId> operands(node.inputs.begin(), node.inputs.begin() + static_cast<std::ptrdiff_t>(parts.first_carried()));
+  std::vector<ValueId> operands(node.inputs.begin(),
+                                node.inputs.begin() + static_cast<std::ptrdiff_t>(parts.first_carried()));
   inputs.push_back(graph.inputs[0]);
   std::vector<int64_t> scan_reversed = parts.scan_reversed, stack_reversed = parts.stack_reversed;
   size_t next = 0, num_scanned = parts.scanned;
@@ -228,7 +228,8 @@ void ForwardSweep::add_loop(const Node& node, const std::vector<ValueId>& tangen
       if (!has[first + i]) continue;
       inputs.push_back(given[next++]);
       const ValueId tangent = tangents[operand + i];
-      operands.push_back(tangent == kNone && is_carried ? zeros(row_major(builder_.graph().type(node.inputs[operand + i]))) : tangent);
+      operands.push_back(
+          tangent == kNone && is_carried ? zeros(row_major(builder_.graph().type(node.inputs[operand + i]))) : tangent);
       if (!is_scanned) continue;
       ++num_scanned;
       scan_reversed.push_back(parts.scan_reversed[i]);

@@ -43,7 +43,8 @@ std::vector<ValueId> inputs_at(const Graph& graph, const std::vector<size_t>& wr
 // A graph that is being made of another one: its inputs, further ones behind its own, its nodes and what is added.
 class Derived {
  public:
-  Derived(const Graph& source, const OpTable& ops) : source_(source), known_(source.symbols), ops_(ops), builder_(graph_) {
+  Derived(const Graph& source, const OpTable& ops)
+      : source_(source), known_(source.symbols), ops_(ops), builder_(graph_) {
     graph_.copy_header(source);
   }
 
@@ -55,7 +56,8 @@ class Derived {
   }
 
   // The outputs of the source, with `more` behind its own.
-  Graph finish(const std::vector<ValueId>& map, const std::vector<std::pair<std::string, ValueId>>& more, bool keep_own = true) {
+  Graph finish(const std::vector<ValueId>& map, const std::vector<std::pair<std::string, ValueId>>& more,
+               bool keep_own = true) {
     for (size_t i = 0; i < source_.outputs.size(); ++i) {
       if (i == source_.num_own_outputs()) add_outputs(more);
       if (!keep_own && i < source_.num_own_outputs()) continue;
@@ -117,7 +119,8 @@ std::vector<ValueId> real_outputs(const Graph& graph) {
 // done once for each of its elements, on the directions that are 1 for that element and 0 for all others.
 class OverBasis {
  public:
-  OverBasis(const Graph& product, ValueId direction, const OpTable& ops) : product_(product), direction_(direction), ops_(ops) {
+  OverBasis(const Graph& product, ValueId direction, const OpTable& ops)
+      : product_(product), direction_(direction), ops_(ops) {
     depends_.assign(product.values().size(), false);
     depends_[index(direction)] = true;
     for (const Node& node : product.nodes())
@@ -125,8 +128,8 @@ class OverBasis {
         for (const ValueId v : node.outputs) depends_[index(v)] = true;
   }
 
-  // Adds to `to` what does not depend on the direction, and the loop. `map`: of the inputs of the product; it is filled.
-  // Answers for each of `results` a value with a new first dimension, of as many elements as the direction has.
+  // Adds to `to` what does not depend on the direction, and the loop. `map`: of the inputs of the product; it is
+  // filled. Answers for each of `results` a value with a new first dimension, of as many elements as the direction has.
   std::vector<ValueId> add_to(GraphBuilder& to, std::vector<ValueId>& map, const std::vector<ValueId>& results) {
     const TensorType type = row_major(product_.type(direction_));
     Expr count = 1;
@@ -147,8 +150,10 @@ class OverBasis {
           inner[index(v)] = body->add_input(product_.value(v).name, row_major(product_.type(v)));
           operands.push_back(map[index(v)]);
         }
-    const ValueId places = in_body.add(ops_.get("iota"), {}, {{"shape", Shape{count}}, {"axis", int64_t{0}}, {"dtype", DType::kI64}});
-    const ValueId here = in_body.add(ops_.get("cast"), {in_body.add(ops_.get("eq"), {places, number})}, {{"to", type.dtype}});
+    const ValueId places =
+        in_body.add(ops_.get("iota"), {}, {{"shape", Shape{count}}, {"axis", int64_t{0}}, {"dtype", DType::kI64}});
+    const ValueId here =
+        in_body.add(ops_.get("cast"), {in_body.add(ops_.get("eq"), {places, number})}, {{"to", type.dtype}});
     inner[index(direction_)] = in_body.add(ops_.get("reshape"), {here}, {{"shape", type.shape}});
     for (const Node* node : inside) copy(*body, *node, inner);
     std::vector<ValueId> answers(results.size(), kNone);
@@ -159,8 +164,8 @@ class OverBasis {
       body->outputs.push_back(inner[index(results[i])]);
     }
     if (stacked.empty()) return answers;
-    const std::vector<ValueId> rows =
-        to.add_multi(ops_.get("loop"), operands, {{"max_trip", Shape{count}}}, {std::shared_ptr<const Graph>(body)}, {});
+    const std::vector<ValueId> rows = to.add_multi(ops_.get("loop"), operands, {{"max_trip", Shape{count}}},
+                                                   {std::shared_ptr<const Graph>(body)}, {});
     for (size_t k = 0; k < stacked.size(); ++k) answers[stacked[k]] = rows[k];
     return answers;
   }
@@ -196,7 +201,8 @@ Graph single(const Graph& graph, size_t output) {
   Graph one = graph;
   const ValueId value = graph.outputs[output];
   require_real(graph, value);
-  one.outputs.erase(one.outputs.begin(), one.outputs.begin() + std::ssize(one.outputs) - std::ssize(one.states) - std::ssize(one.checks));
+  one.outputs.erase(one.outputs.begin(),
+                    one.outputs.begin() + std::ssize(one.outputs) - std::ssize(one.states) - std::ssize(one.checks));
   one.outputs.insert(one.outputs.begin(), value);
   return one;
 }
@@ -212,7 +218,8 @@ Graph value_and_gradients(const Graph& graph, size_t output, const std::vector<s
 Graph gradients_alone(const Graph& graph, size_t output, const std::vector<size_t>& wrt, const OpTable& ops) {
   const KnownSymbols known(graph.symbols);
   Graph with = gradients(graph, graph.outputs[output], inputs_at(graph, wrt), ops);
-  with.outputs.erase(with.outputs.begin(), with.outputs.begin() + std::ssize(graph.outputs) - std::ssize(graph.states) - std::ssize(graph.checks));
+  with.outputs.erase(with.outputs.begin(), with.outputs.begin() + std::ssize(graph.outputs) - std::ssize(graph.states) -
+                                               std::ssize(graph.checks));
   return needed_part(with);
 }
 
@@ -253,7 +260,8 @@ Graph jacobian_vector(const Graph& graph, const std::vector<size_t>& wrt, const 
   std::vector<std::pair<std::string, ValueId>> outputs;
   for (const ValueId v : results) {
     const ValueId found = map.tangents[index(v)];
-    outputs.emplace_back(graph.value(v).name + ".tangent", found == kNone ? derived.filled(0, row_major(graph.type(v))) : found);
+    outputs.emplace_back(graph.value(v).name + ".tangent",
+                         found == kNone ? derived.filled(0, row_major(graph.type(v))) : found);
   }
   return derived.finish(map.values, outputs);
 }

@@ -1,10 +1,10 @@
 // Derivatives of a graph as graphs: what a product with the Jacobian is, forward and backward, Jacobians and second
 // derivatives as tensors.
 //
-// `wrt` are inputs of the graph of real element types, by their places among its own inputs; what has states keeps them,
-// and derivatives are at the states' values, which do not move. Results have no nodes that they do not need. The graphs
-// are graphs like any other, so that each of these functions takes what another one gives: derivatives of any order.
-// UserError TSR-2072 where derivatives pass operators that have none; all are named.
+// `wrt` are inputs of the graph of real element types, by their places among its own inputs; what has states keeps
+// them, and derivatives are at the states' values, which do not move. Results have no nodes that they do not need. The
+// graphs are graphs like any other, so that each of these functions takes what another one gives: derivatives of any
+// order. UserError TSR-2072 where derivatives pass operators that have none; all are named.
 #pragma once
 
 #include <vector>

@@ -48,7 +48,8 @@ class Differentiation {
   ValueId mapped(ValueId source) const { return map_[static_cast<size_t>(source)]; }
 
   void require_real(ValueId value) const {
-    check(is_real(source_.type(value).dtype), "the gradient of or to a value of type " + source_.type(value).to_string());
+    check(is_real(source_.type(value).dtype),
+          "the gradient of or to a value of type " + source_.type(value).to_string());
   }
 
   ValueId op(std::string_view op, std::vector<ValueId> inputs, Attrs attrs, const std::string& name = "") {

@@ -1,6 +1,8 @@
 // Reverse-mode differentiation of a graph.
 //
-// Loops are gone through backwards by what they keep (control_flow.h). The sweep runs over primitives and those composites that have a rule of their own (CompositeDef::gradient); other
+// Loops are gone through backwards by what they keep (control_flow.h).
+//
+// The sweep runs over primitives and those composites that have a rule of their own (CompositeDef::gradient); other
 // composites, groups and calls are opened first. Gradients of one value are added in
 // the reverse order of its readers. What the wanted values do not influence is left out, and so is what passes through
 // integers and bools.

@@ -31,8 +31,15 @@ std::optional<int64_t> known_trip(const Graph& graph, const Node& loop) {
 class Nesting {
  public:
   Nesting(const Graph& graph, const Node& loop, const OpTable& ops, int64_t trip)
-      : source_(graph), loop_(loop), ops_(ops), builder_(result_.graph), body_(*loop.regions[0]), parts_(loop_parts(loop)),
-        length_(static_cast<int64_t>(std::sqrt(static_cast<double>(trip)))), count_(trip / length_), trip_(trip) {}
+      : source_(graph),
+        loop_(loop),
+        ops_(ops),
+        builder_(result_.graph),
+        body_(*loop.regions[0]),
+        parts_(loop_parts(loop)),
+        length_(static_cast<int64_t>(std::sqrt(static_cast<double>(trip)))),
+        count_(trip / length_),
+        trip_(trip) {}
 
   NestedLoop run() {
     Graph& graph = result_.graph;
@@ -67,15 +74,17 @@ class Nesting {
         operands.push_back(rows_of(scanned[i], parts_.scan_reversed[i] ? 0 : main, trip_ - main));
       operands.insert(operands.end(), same.begin(), same.end());
       operands.push_back(number(main));
-      const std::vector<ValueId> rest = builder_.add_multi(ops_.get("loop"), operands, attrs(trip_ - main), {step()}, {});
+      const std::vector<ValueId> rest =
+          builder_.add_multi(ops_.get("loop"), operands, attrs(trip_ - main), {step()}, {});
       for (size_t i = 0; i < rest.size(); ++i) {
         if (i < parts_.carried) {
           results[i] = rest[i];
           continue;
         }
         const bool backwards = parts_.stack_reversed[i - parts_.carried] != 0;
-        results[i] = op("concat", backwards ? std::vector<ValueId>{rest[i], results[i]} : std::vector<ValueId>{results[i], rest[i]},
-                        {{"axis", int64_t{0}}});
+        results[i] = op(
+            "concat", backwards ? std::vector<ValueId>{rest[i], results[i]} : std::vector<ValueId>{results[i], rest[i]},
+            {{"axis", int64_t{0}}});
       }
     }
     graph.outputs = results;
@@ -124,7 +133,8 @@ class Nesting {
         types.push_back(body_.type(v));
         names.push_back(body_.value(v).name);
       }
-      const std::vector<ValueId> made = graph->node(graph->add_node(std::move(copy), std::move(types), std::move(names))).outputs;
+      const std::vector<ValueId> made =
+          graph->node(graph->add_node(std::move(copy), std::move(types), std::move(names))).outputs;
       for (size_t i = 0; i < made.size(); ++i) map[index(node.outputs[i])] = made[i];
     }
     for (const ValueId v : body_.outputs) graph->outputs.push_back(map[index(v)]);
@@ -145,7 +155,8 @@ class Nesting {
     }
     Tensor length(DType::kI64, {});
     length.set_int(0, length_);
-    const ValueId factor = builder.add(ops_.get("constant"), {}, {{"value", std::make_shared<const Tensor>(std::move(length))}});
+    const ValueId factor =
+        builder.add(ops_.get("constant"), {}, {{"value", std::make_shared<const Tensor>(std::move(length))}});
     operands.push_back(builder.add(ops_.get("mul"), {i, factor}));
     builder.set_loc(loop_.loc);
     graph->outputs = builder.add_multi(ops_.get("loop"), operands, attrs(length_), {step()}, {});

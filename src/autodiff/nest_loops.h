@@ -16,7 +16,7 @@ namespace tessera::inline autodiff {
 int64_t bytes_kept(const Graph& graph, const Node& loop);
 
 struct NestedLoop {
-  Graph graph;     // of the loop's operands: it computes its results
+  Graph graph;       // of the loop's operands: it computes its results
   NodeId outer = 0;  // the loop of loops
 };
 // Nothing where a count or a condition may end the loop, its number of iterations is not known or small.

@@ -110,7 +110,8 @@ std::vector<ValueId> ReverseSweep::copy(const Graph& part, const std::vector<Val
     for (const ValueId v : node.outputs) given.push_back(depends[index(v)] && matters[index(v)]);
     std::optional<LoopPlan> plan;
     if (node.op->kind == OpKind::kLoop && std::find(given.begin(), given.end(), true) != given.end())
-      plan = plan_loop(flat, node, given, wanted, again.contains(static_cast<NodeId>(&node - flat.nodes().data())), options_, ops_);
+      plan = plan_loop(flat, node, given, wanted, again.contains(static_cast<NodeId>(&node - flat.nodes().data())),
+                       options_, ops_);
     Node copy = plan ? plan->forward : node;
     for (ValueId& v : copy.inputs) v = own[index(v)];
     std::vector<TensorType> types;
@@ -138,7 +139,8 @@ bool ReverseSweep::is_long(const Graph& graph, const Node& node) const {
 
 // The graph with long loops nested, as far as `reached` has their results, and where its values are. `again`: the nodes
 // that are loops of loops.
-std::pair<Graph, std::vector<ValueId>> ReverseSweep::with_nested_loops(const Graph& graph, const std::vector<bool>& reached,
+std::pair<Graph, std::vector<ValueId>> ReverseSweep::with_nested_loops(const Graph& graph,
+                                                                       const std::vector<bool>& reached,
                                                                        std::set<NodeId>& again) const {
   Graph result;
   std::vector<ValueId> map(graph.values().size(), -1);
@@ -158,7 +160,8 @@ std::pair<Graph, std::vector<ValueId>> ReverseSweep::with_nested_loops(const Gra
   };
   for (const Node& node : graph.nodes()) {
     std::optional<NestedLoop> parts;
-    if (is_long(graph, node) && std::any_of(node.outputs.begin(), node.outputs.end(), [&](ValueId v) { return reached[index(v)]; }))
+    if (is_long(graph, node) &&
+        std::any_of(node.outputs.begin(), node.outputs.end(), [&](ValueId v) { return reached[index(v)]; }))
       parts = nested(graph, node, ops_);
     if (!parts) {
       copy(graph, node, map);
@@ -170,7 +173,8 @@ std::pair<Graph, std::vector<ValueId>> ReverseSweep::with_nested_loops(const Gra
       const NodeId id = copy(parts->graph, part, inner);
       if (&part == &parts->graph.node(parts->outer)) again.insert(id);
     }
-    for (size_t i = 0; i < node.outputs.size(); ++i) map[index(node.outputs[i])] = inner[index(parts->graph.outputs[i])];
+    for (size_t i = 0; i < node.outputs.size(); ++i)
+      map[index(node.outputs[i])] = inner[index(parts->graph.outputs[i])];
   }
   return {std::move(result), std::move(map)};
 }
@@ -259,8 +263,7 @@ void ReverseSweep::add_gradient(ValueId value, ValueId gradient) {
         "a gradient of type " + graph.type(gradient).to_string() + " for " + graph.type(value).to_string());
   if (gradients_.size() < graph.values().size()) gradients_.resize(graph.values().size(), Adjoint::kNone);
   const ValueId before = gradients_[index(value)];
-  gradients_[index(value)] =
-      before == Adjoint::kNone ? gradient : builder_.add(ops_.get("add"), {before, gradient});
+  gradients_[index(value)] = before == Adjoint::kNone ? gradient : builder_.add(ops_.get("add"), {before, gradient});
 }
 
 void refuse(const std::vector<Diagnostic>& refused) {

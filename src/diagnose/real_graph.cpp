@@ -1,8 +1,11 @@
 #include "diagnose/real_graph.h"
 
+#include <algorithm>
+#include <optional>
 #include <utility>
 
 #include "arith/simplify.h"
+#include "ops/body_text.h"
 #include "ops/composites/composites.h"
 #include "ops/op_util.h"
 #include "support/error.h"
@@ -30,6 +33,26 @@ Attrs in_f64(const Attrs& attrs) {
     else result.set(name, value);
   }
   return result;
+}
+
+// The body of a `compute` node with f64 in the place of all real types; nothing where it has bits of one as a value.
+std::optional<Attrs> body_in_f64(const Graph& source, const Node& node) {
+  Body body = node_body(source, node);
+  bool has_bits = false;
+  walk(body.value, [&](const Expr& e) { has_bits |= e->kind == ExprKind::kUnary && e->unary == UnaryOp::kBitcast; });
+  if (has_bits) return std::nullopt;
+  std::vector<BufferPtr> inputs;
+  for (const BufferPtr& buffer : body.inputs)
+    inputs.push_back(is_real(buffer->dtype) ? make_buffer(buffer->name, DType::kF64, buffer->shape) : buffer);
+  body.value = transform(body.value, [&](const Expr& e) -> Expr {
+    if (e->kind == ExprKind::kConst && is_real(e.dtype())) return const_float(DType::kF64, e->float_value);
+    if (e->kind == ExprKind::kCast && is_real(e.dtype())) return cast(DType::kF64, e->operands[0]);
+    if (e->kind != ExprKind::kLoad || !is_real(e.dtype())) return {};
+    const auto at = std::find(body.inputs.begin(), body.inputs.end(), e->buffer);
+    return load(inputs[static_cast<size_t>(at - body.inputs.begin())], e->operands);
+  });
+  body.inputs = inputs;
+  return compute_attrs(body);
 }
 
 class Converter {
@@ -74,7 +97,12 @@ class Converter {
 
   std::vector<ValueId> copy(const Graph& source, const Node& node, GraphBuilder& builder,
                             const std::vector<ValueId>& operands) {
-    if (node.op->name == "bitcast" || node.op->name == "compute") return in_own_types(source, node, builder, operands);
+    if (node.op->name == "bitcast") return in_own_types(source, node, builder, operands);
+    if (node.op->name == "compute") {
+      const auto attrs = body_in_f64(source, node);
+      if (!attrs) return in_own_types(source, node, builder, operands);
+      return {builder.add(*node.op, operands, *attrs)};
+    }
     try {
       // The definition's own body: its constants are exact in f64.
       if (node.op->kind == OpKind::kComposite && definition_of(source, node, ops_))

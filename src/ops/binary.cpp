@@ -63,7 +63,8 @@ std::array<ValueId, 2> pow_gradient(Adjoint& a, ValueId g, ValueId x, ValueId y,
   std::array<ValueId, 2> gradients = {Adjoint::kNone, Adjoint::kNone};
   if (a.wants(0)) {
     const ValueId slope = a.mul(y, a.op("pow", {x, a.sub(y, a.scalar(1, y))}));
-    gradients[0] = a.mul(g, is_constant_but_zero(a, y) ? slope : a.select(a.op("eq", {y, a.scalar(0, y)}), a.scalar(0, y), slope));
+    gradients[0] =
+        a.mul(g, is_constant_but_zero(a, y) ? slope : a.select(a.op("eq", {y, a.scalar(0, y)}), a.scalar(0, y), slope));
   }
   if (a.wants(1)) {
     const ValueId zero = a.scalar(0, x), positive = a.op("gt", {x, zero});

@@ -76,7 +76,8 @@ class Derivative {
         other.weight = other.weight + term.weight;
         return;
       }
-    if (terms.size() == kMostTerms) a_.fail("its body reads in more ways than a gradient is derived for", "smaller bodies");
+    if (terms.size() == kMostTerms)
+      a_.fail("its body reads in more ways than a gradient is derived for", "smaller bodies");
     terms.push_back(std::move(term));
   }
 
@@ -136,7 +137,9 @@ class Derivative {
         const Expr of_y = select(zero < x, e * unary(UnaryOp::kLog, x), zero);
         return both(weight * of_x, weight * of_y);
       }
-      default: a_.fail(std::string("its body has ") + binary_name(e->binary) + " of real numbers", "operators with a derivative");
+      default:
+        a_.fail(std::string("its body has ") + binary_name(e->binary) + " of real numbers",
+                "operators with a derivative");
     }
   }
 
@@ -186,7 +189,8 @@ class BodyGradient {
     std::vector<bool> used(body_.axes.size(), false);
     for (size_t d = 0; d < term.load->operands.size(); ++d) {
       const size_t axis = axis_of(term.load->operands[d]);
-      if (axis == body_.axes.size() || used[axis] || !equal_extents(body_.axes[axis].extent, term.load->buffer->shape[d]))
+      if (axis == body_.axes.size() || used[axis] ||
+          !equal_extents(body_.axes[axis].extent, term.load->buffer->shape[d]))
         return false;
       used[axis] = true;
     }
@@ -199,7 +203,8 @@ class BodyGradient {
     std::vector<BufferPtr> inputs;
     for (size_t i = 0; i < body.inputs.size(); ++i) {
       bool read = false;
-      walk(body.value, [&](const Expr& e) { read = read || (e->kind == ExprKind::kLoad && e->buffer == body.inputs[i]); });
+      walk(body.value,
+           [&](const Expr& e) { read = read || (e->kind == ExprKind::kLoad && e->buffer == body.inputs[i]); });
       if (!read) continue;
       operands.push_back(operands_[i]);
       inputs.push_back(body.inputs[i]);
@@ -213,7 +218,8 @@ class BodyGradient {
     body.inputs = body_.inputs;
     for (const Expr& index : term.load->operands) body.axes.push_back(body_.axes[axis_of(index)]);
     for (const Axis& axis : body_.axes)
-      if (std::none_of(body.axes.begin(), body.axes.end(), [&](const Axis& own) { return own.var.same_node(axis.var); }))
+      if (std::none_of(body.axes.begin(), body.axes.end(),
+                       [&](const Axis& own) { return own.var.same_node(axis.var); }))
         body.reduce_axes.push_back(axis);
     if (!body.reduce_axes.empty()) body.combiner = Combiner::kSum;
     body.value = guarded(term, term.weight, zero_of(term.weight));

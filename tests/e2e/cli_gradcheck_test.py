@@ -136,6 +136,23 @@ class Gradcheck(CliTest):
         _, err = self.tessera("gradcheck", "model.graph", code=1)
         self.assertRegex(err, r"error TSR-2072.*loop has no gradient.*\(A\).*loop has no gradient.*\(I\)")
 
+    def test_derivatives_as_graphs(self):
+        self.graph(BRANCH)
+        out, _ = self.tessera("grad", "model.graph", "--wrt", "x", "-o", "first.graph")
+        self.assertEqual(out, "first.graph: (c: bool[], x: f32[4], r: f32[3,4]) -> (y: f32[4], x.gradient: f32[4])\n")
+        self.tessera("grad", "first.graph", "--of", "x.gradient", "--wrt", "x", "--as", "gradient", "-o", "second.graph")
+        self.tessera("compile", "second.graph", "-o", "second.so")
+        self.tessera("grad", "model.graph", "--wrt", "x", "--as", "hessian", "-o", "hessian.graph")
+        for kind in ("vjp", "jvp", "jacobian", "hvp"):
+            out, _ = self.tessera("grad", "model.graph", "--as", kind)
+            self.assertTrue(out.startswith("graph @model("), out[:80])
+        _, err = self.tessera("grad", "model.graph", "--wrt", "c", code=1)
+        self.assertRegex(err, r"error TSR-2073.*'c' is bool")
+        _, err = self.tessera("grad", "model.graph", "--of", "z", code=1)
+        self.assertIn("TSR-2073", err)
+        _, err = self.tessera("grad", "model.graph", "--json", code=1)
+        self.assertIn("TSR-4069", err)
+
     def test_branches_loops_and_bodies(self):
         self.graph(BRANCH)
         for taken in (0, 1):

@@ -49,7 +49,8 @@ class Operators(unittest.TestCase):
             for keepdims in (False, True):
                 for name in ("sum", "mean", "max", "min", "var", "std"):
                     np.testing.assert_allclose(
-                        getattr(t, name)(axis, keepdims=keepdims).numpy(), getattr(x, name)(axis=axis, keepdims=keepdims), rtol=2e-5, atol=1e-6)
+                        getattr(t, name)(axis, keepdims=keepdims).numpy(), getattr(x, name)(axis=axis, keepdims=keepdims), rtol=2e-5,
+                        atol=1e-6)
         self.assertEqual(t.argmax(1).numpy().tolist(), x.argmax(1).tolist())
         self.assertEqual(t.T.shape, x.T.shape)
         np.testing.assert_array_equal(t.transpose(1, 2, 0).numpy(), x.transpose(1, 2, 0))
@@ -71,7 +72,8 @@ class Operators(unittest.TestCase):
 
     def test_types(self):
         t = tessera.tensor([1, 2])
-        self.assertEqual((t.dtype, (t + 1).dtype, (t * 0.5).dtype, (t + tessera.tensor([1.0, 2])).dtype), (np.int64, np.int64, np.float32, np.float32))
+        found = (t.dtype, (t + 1).dtype, (t * 0.5).dtype, (t + tessera.tensor([1.0, 2])).dtype)
+        self.assertEqual(found, (np.int64, np.int64, np.float32, np.float32))
         self.assertEqual((tessera.tensor(True).dtype, tessera.zeros((2,), np.float64).dtype), (np.bool_, np.float64))
         self.assertEqual((t[0].item(), int(t[1]), bool(t[0] == 1), len(t)), (1, 2, True, 2))
         with self.assertRaises(tessera.Error) as caught:

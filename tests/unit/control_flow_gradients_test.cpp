@@ -24,7 +24,8 @@ TEST(ControlFlowGradients, Loops) {
     ValueId y = results[seed % 5];
     if (seed % 3 == 0) {
       const ValueId stacked = c.op("mul", {results[3], results[4]});
-      const ValueId sums = c.op("reduce", {stacked}, {{"axes", Ints{0}}, {"keepdims", false}, {"kind", std::string("sum")}});
+      const ValueId sums =
+          c.op("reduce", {stacked}, {{"axes", Ints{0}}, {"keepdims", false}, {"kind", std::string("sum")}});
       y = c.op("add", {c.op("mul", {c.op("mul", {results[0], results[1]}), results[2]}), sums});
     }
     c.expect_derivatives(y, 1e-5);
@@ -57,12 +58,16 @@ TEST(ControlFlowGradients, LongLoops) {
       Tensor& tensor = inputs.emplace_back(DType::kF64, dims);
       for (double& e : tensor.as_mutable<double>()) e = uniform(random);
     }
-    const std::vector<ValueId> results = add_loop(builder, form, graph.inputs[0], graph.inputs[1], graph.inputs[2], graph.inputs[3]);
+    const std::vector<ValueId> results =
+        add_loop(builder, form, graph.inputs[0], graph.inputs[1], graph.inputs[2], graph.inputs[3]);
     const ValueId y = builder.add(standard_ops().get("mul"), {results[seed % 2], results[0]});
     const auto summed = [&](ValueId v) {
-      return builder.add(standard_ops().get("reduce"), {v}, {{"axes", Ints{0}}, {"keepdims", false}, {"kind", std::string("sum")}});
+      return builder.add(standard_ops().get("reduce"), {v},
+                         {{"axes", Ints{0}}, {"keepdims", false}, {"kind", std::string("sum")}});
     };
-    graph.outputs = {builder.add(standard_ops().get("add"), {y, builder.add(standard_ops().get("mul"), {summed(results[3]), summed(results[4])})})};
+    graph.outputs = {
+        builder.add(standard_ops().get("add"),
+                    {y, builder.add(standard_ops().get("mul"), {summed(results[3]), summed(results[4])})})};
     const Graph whole = gradients(graph, graph.outputs[0], graph.inputs, standard_ops()),
                 parts = gradients(graph, graph.outputs[0], graph.inputs, standard_ops(), {.most_kept_bytes = 0});
     ASSERT_THAT(verify(parts), testing::IsEmpty()) << print(parts);
@@ -71,7 +76,8 @@ TEST(ControlFlowGradients, LongLoops) {
     ASSERT_EQ(found.size(), want.size());
     for (size_t i = 0; i < found.size(); ++i)
       for (int64_t e = 0; e < found[i].num_elements(); ++e)
-        if (const double number = want[i].get_double(e); std::isfinite(number))  // some of the longest grow out of bounds
+        if (const double number = want[i].get_double(e);
+            std::isfinite(number))  // some of the longest grow out of bounds
           ASSERT_NEAR(found[i].get_double(e), number, 1e-10 * std::max(1.0, std::abs(number)));
     if (form.trip < 16) continue;
     size_t nested_loops = 0;
@@ -237,7 +243,8 @@ TEST(ControlFlowGradients, BodiesOfOnesOwn) {
       {{{3, 4}, {4, 2}}, "out[i<3, j<2] = sum[k<4] (x0[i, k] * x1[k, j])"},
       {{{3}, {3}}, "out[i<3] = sum[k<3] select((k <= i), (x0[k] / x1[i]), 0:f64)"},
       {{{4}}, "out[i<6] = select(((1 <= i) & (i < 5)), exp(x0[(i - 1)]), 2:f64)"},
-      {{{4}}, "out[i<4] = sum[k<3] select(((0 <= ((i + k) - 1)) & (((i + k) - 1) < 4)), sqrt(x0[((i + k) - 1)]), 0:f64)"},
+      {{{4}},
+       "out[i<4] = sum[k<3] select(((0 <= ((i + k) - 1)) & (((i + k) - 1) < 4)), sqrt(x0[((i + k) - 1)]), 0:f64)"},
       {{{3, 3}}, "out[i<3] = (x0[i, i] * x0[0, i])"},
       {{{2, 3}}, "out[i<2] = prod[k<3] x0[i, k]"},
       {{{2, 3}}, "out[i<2] = max[k<3] (x0[i, k] * x0[i, k])"},

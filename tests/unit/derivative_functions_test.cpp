@@ -33,9 +33,11 @@ Graph example(uint64_t seed) {
   const auto op = [&](const char* name, std::vector<ValueId> inputs, Attrs attrs = {}, const char* result = "") {
     return builder.add(standard_ops().get(name), std::move(inputs), std::move(attrs), result);
   };
-  const ValueId row = op("reshape", {results[0]}, {{"shape", Ints{1, 3}}}), other = op("reshape", {results[1]}, {{"shape", Ints{1, 3}}});
+  const ValueId row = op("reshape", {results[0]}, {{"shape", Ints{1, 3}}}),
+                other = op("reshape", {results[1]}, {{"shape", Ints{1, 3}}});
   const ValueId both = op("concat", {row, op("mul", {other, x})}, {{"axis", int64_t{0}}}, "both");
-  const ValueId sum = op("reduce", {op("mul", {both, both})}, {{"axes", Ints{0, 1}}, {"keepdims", false}, {"kind", std::string("sum")}}, "sum");
+  const ValueId sum = op("reduce", {op("mul", {both, both})},
+                         {{"axes", Ints{0, 1}}, {"keepdims", false}, {"kind", std::string("sum")}}, "sum");
   graph.outputs = {both, sum};
   return graph;
 }
@@ -68,7 +70,8 @@ std::vector<Tensor> copies(const std::vector<Tensor>& tensors) {
 }
 
 // Output `output` of `graph` changes by so much when element `e` of input `i` does.
-std::vector<double> differences(const Graph& graph, const std::vector<Tensor>& inputs, size_t output, size_t i, int64_t e) {
+std::vector<double> differences(const Graph& graph, const std::vector<Tensor>& inputs, size_t output, size_t i,
+                                int64_t e) {
   constexpr double kStep = 1e-5;
   GraphInterpreter interpreter;
   std::vector<double> result;
@@ -168,7 +171,8 @@ TEST(DerivativeFunctions, ProductsAreAdjoint) {
         size += std::abs(pushed[2 + k].get_double(e) * g[4 + k].get_double(e));
       }
     for (size_t i = 0; i < 4; ++i)
-      for (int64_t e = 0; e < t[4 + i].num_elements(); ++e) right += pulled[2 + i].get_double(e) * t[4 + i].get_double(e);
+      for (int64_t e = 0; e < t[4 + i].num_elements(); ++e)
+        right += pulled[2 + i].get_double(e) * t[4 + i].get_double(e);
     EXPECT_NEAR(left, right, 1e-11 * size);
   }
 }
@@ -206,9 +210,10 @@ graph @main[n in 1..9](%x: f64[n,2], %s: f64[2] state("s")) -> (%y: f64[n], %t: 
                                   standard_ops());
   for (const Graph& derived :
        {vector_jacobian(graph, {0}, standard_ops()), jacobian_vector(graph, {0}, standard_ops()),
-        jacobian(graph, 0, {0}, JacobianMode::kReverse, standard_ops()), jacobian(graph, 0, {0}, JacobianMode::kForward, standard_ops()),
-        hessian_vector(graph, 0, {0}, standard_ops()), hessian(graph, 0, {0}, standard_ops()),
-        value_and_gradients(graph, 0, {0}, standard_ops()), gradients_alone(graph, 0, {0}, standard_ops())}) {
+        jacobian(graph, 0, {0}, JacobianMode::kReverse, standard_ops()),
+        jacobian(graph, 0, {0}, JacobianMode::kForward, standard_ops()), hessian_vector(graph, 0, {0}, standard_ops()),
+        hessian(graph, 0, {0}, standard_ops()), value_and_gradients(graph, 0, {0}, standard_ops()),
+        gradients_alone(graph, 0, {0}, standard_ops())}) {
     EXPECT_THAT(verify(derived), testing::IsEmpty()) << print(derived);
     EXPECT_EQ(derived.states.size(), 1u);
     EXPECT_EQ(derived.value(derived.inputs.back()).name, "s");

@@ -759,17 +759,16 @@ TEST(Gradients, WhatHasNone) {
     return std::string("none");
   };
   // All of them, in the order of the graph.
-  EXPECT_THAT(
-      message(R"text(graph @main(%x: f32[3]) -> (%y: f32[3]) {
+  EXPECT_THAT(message(R"text(graph @main(%x: f32[3]) -> (%y: f32[3]) {
   %b = compute(%x) {body = "out[i<3] = bitcast:f32((bitcast:i32(x0[i]) + 1:i32))"} : f32[3] loc("first")
   %c = compute(%b) {body = "out[i<3] = bitcast:f32((bitcast:i32(x0[i]) + 1:i32))"} : f32[3] loc("second")
   %y = tanh(%c) : f32[3]
 })text"),
-      testing::AllOf(testing::HasSubstr("TSR-2072"),
-                     testing::HasSubstr("compute has no gradient: bits taken for another type change in jumps "
-                                        "(first); "
-                                        "compute has no gradient: bits taken for another type change in jumps "
-                                        "(second)")));
+              testing::AllOf(testing::HasSubstr("TSR-2072"),
+                             testing::HasSubstr("compute has no gradient: bits taken for another type change in jumps "
+                                                "(first); "
+                                                "compute has no gradient: bits taken for another type change in jumps "
+                                                "(second)")));
   EXPECT_THAT(message(R"(graph @main(%x: f32[1,1,2], %s: f64[3]) -> (%y: f32[1,1,4]) {
   %y = resize(%x, %s) {coordinate = "half_pixel", mode = "linear", sizes = [1, 1, 4]} : f32[1,1,4] loc("larger")
 })"),

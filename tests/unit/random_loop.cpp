@@ -68,7 +68,8 @@ ValueId inner_loop(RegionBuilder& body, DType dtype, ValueId v, ValueId weights,
                 b = region->add_input("b", type_of(dtype, {3}));
   RegionBuilder r(*region);
   region->outputs = {r.cell(c, w, b)};
-  return body.node("loop", {v, weights, bias}, {{"num_carried", int64_t{1}}, {"max_trip", make_shape({2})}}, {region})[0];
+  return body.node("loop", {v, weights, bias}, {{"num_carried", int64_t{1}}, {"max_trip", make_shape({2})}},
+                   {region})[0];
 }
 
 }  // namespace
@@ -97,14 +98,15 @@ std::vector<ValueId> add_loop(GraphBuilder& builder, const RandomLoop& form, Val
   region->name = "step";
   const ValueId i = region->add_input("i", type_of(DType::kI64, {})), h = region->add_input("h", type_of(dtype, {3})),
                 c = region->add_input("c", type_of(dtype, {3})), total = region->add_input("total", type_of(dtype, {})),
-                row = region->add_input("row", type_of(dtype, {3})),
-                w = region->add_input("w", type_of(dtype, {3, 3})), b = region->add_input("b", type_of(dtype, {3}));
+                row = region->add_input("row", type_of(dtype, {3})), w = region->add_input("w", type_of(dtype, {3, 3})),
+                b = region->add_input("b", type_of(dtype, {3}));
   RegionBuilder body(*region);
   ValueId next = body.op("add", {body.cell(h, w, b), body.op("mul", {row, c})});
   if (form.branches) next = branch(body, dtype, i, next, b);
   if (form.loops) next = inner_loop(body, dtype, next, w, b);
   ValueId cell = body.op("sin", {body.op("add", {c, next})});
-  if (form.uses_number) cell = body.op("mul", {cell, body.op("add", {body.op("cast", {i}, {{"to", dtype}}), body.number(0.5, dtype)})});
+  if (form.uses_number)
+    cell = body.op("mul", {cell, body.op("add", {body.op("cast", {i}, {{"to", dtype}}), body.number(0.5, dtype)})});
   const ValueId sum = body.op("add", {total, body.op("mul", {body.sum(next), body.sum(row)})});
   if (form.has_condition) region->outputs = {body.op("lt", {body.sum(cell), body.number(1.1, dtype)})};
   for (const ValueId v : {next, cell, sum, next, body.op("mul", {cell, row})}) region->outputs.push_back(v);

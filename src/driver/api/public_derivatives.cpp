@@ -44,18 +44,21 @@ size_t place_of(const IrGraph& graph, const std::vector<ValueId>& values, size_t
 
 std::vector<size_t> inputs_of(const IrGraph& graph, const Names& wrt) {
   std::vector<size_t> places;
-  for (const std::string& name : wrt) places.push_back(place_of(graph, graph.inputs, graph.num_own_inputs(), name, "input"));
+  for (const std::string& name : wrt)
+    places.push_back(place_of(graph, graph.inputs, graph.num_own_inputs(), name, "input"));
   if (!wrt.empty()) return places;
   for (size_t i = 0; i < graph.num_own_inputs(); ++i)
     if (is_real_value(graph, graph.inputs[i])) places.push_back(i);
-  if (places.empty()) throw UserError({"TSR-2073", "the graph has no input of real numbers", "", "one to differentiate by", ""});
+  if (places.empty())
+    throw UserError({"TSR-2073", "the graph has no input of real numbers", "", "one to differentiate by", ""});
   return places;
 }
 
 size_t output_of(const IrGraph& graph, const std::string& name) {
-  if (graph.num_own_outputs() == 0) throw UserError({"TSR-2069", "the graph has no outputs", "", "one output or more", "call Graph::output"});
-  return place_of(graph, graph.outputs, graph.num_own_outputs(), name.empty() ? graph.value(graph.outputs[0]).name : name,
-                  "output");
+  if (graph.num_own_outputs() == 0)
+    throw UserError({"TSR-2069", "the graph has no outputs", "", "one output or more", "call Graph::output"});
+  return place_of(graph, graph.outputs, graph.num_own_outputs(),
+                  name.empty() ? graph.value(graph.outputs[0]).name : name, "output");
 }
 
 // The graph that `make` makes of the compiler's.
@@ -84,11 +87,13 @@ Graph value_and_grad(const Graph& graph, const std::string& output, const Names&
 }
 
 Graph vjp(const Graph& graph, const Names& wrt) {
-  return derived(graph, [&](const IrGraph& g, const OpTable& ops) { return vector_jacobian(g, inputs_of(g, wrt), ops); });
+  return derived(graph,
+                 [&](const IrGraph& g, const OpTable& ops) { return vector_jacobian(g, inputs_of(g, wrt), ops); });
 }
 
 Graph jvp(const Graph& graph, const Names& wrt) {
-  return derived(graph, [&](const IrGraph& g, const OpTable& ops) { return jacobian_vector(g, inputs_of(g, wrt), ops); });
+  return derived(graph,
+                 [&](const IrGraph& g, const OpTable& ops) { return jacobian_vector(g, inputs_of(g, wrt), ops); });
 }
 
 Graph jacobian(const Graph& graph, const std::string& output, const Names& wrt, Jacobian mode) {
@@ -123,10 +128,11 @@ Values add_graph(Graph& graph, const Graph& part, const Values& operands) {
     const IrGraph source = GraphAccess::state(part)->graph;  // a copy: `part` may be `graph`
     const std::vector<ValueId> inputs = ids_of(state, operands, source.name);
     if (!source.states.empty() || !source.checks.empty())
-      throw UserError({"TSR-2070", fmt::format("the graph '{}' has states", source.name), source.name, "a graph without states",
-                       "pass their values in as operands"});
+      throw UserError({"TSR-2070", fmt::format("the graph '{}' has states", source.name), source.name,
+                       "a graph without states", "pass their values in as operands"});
     if (inputs.size() != source.inputs.size())
-      throw UserError({"TSR-2005", fmt::format("{} operands for a graph of {} inputs", inputs.size(), source.inputs.size()),
+      throw UserError({"TSR-2005",
+                       fmt::format("{} operands for a graph of {} inputs", inputs.size(), source.inputs.size()),
                        source.name, "an operand for each input", ""});
     const KnownSymbols known(state->graph.symbols);
     for (size_t i = 0; i < inputs.size(); ++i) {
@@ -135,7 +141,8 @@ Values add_graph(Graph& graph, const Graph& part, const Values& operands) {
       for (size_t d = 0; fits && d < given.shape.size(); ++d) fits = equal_extents(given.shape[d], wanted.shape[d]);
       if (!fits)
         throw UserError({"TSR-2005", fmt::format("operand {} is {}", i + 1, given.to_string()), source.name,
-                         fmt::format("{}, as input '{}'", wanted.to_string(), source.value(source.inputs[i]).name), ""});
+                         fmt::format("{}, as input '{}'", wanted.to_string(), source.value(source.inputs[i]).name),
+                         ""});
     }
     std::vector<ValueId> map(source.values().size(), -1);
     for (size_t i = 0; i < inputs.size(); ++i) map[static_cast<size_t>(source.inputs[i])] = inputs[i];
@@ -149,7 +156,8 @@ Values add_graph(Graph& graph, const Graph& part, const Values& operands) {
         names.push_back(source.value(v).name);
       }
       IrGraph& to = state->graph;
-      const std::vector<ValueId> made = to.node(to.add_node(std::move(copy), std::move(types), std::move(names))).outputs;
+      const std::vector<ValueId> made =
+          to.node(to.add_node(std::move(copy), std::move(types), std::move(names))).outputs;
       for (size_t i = 0; i < made.size(); ++i) map[static_cast<size_t>(node.outputs[i])] = made[i];
     }
     std::vector<ValueId> results;
@@ -170,7 +178,8 @@ Pieces pieces_of(const Graph& graph) {
     };
     for (NodeId id = 0; id < std::ssize(source.nodes()); ++id) {
       const Node& node = source.node(id);
-      const bool is_output = std::find(source.outputs.begin(), source.outputs.end(), node.outputs[0]) != source.outputs.end();
+      const bool is_output =
+          std::find(source.outputs.begin(), source.outputs.end(), node.outputs[0]) != source.outputs.end();
       if (node.op->kind == OpKind::kConstant && !is_output) continue;
       Subgraph part{{id}, {}, node.outputs};
       for (const ValueId v : node.inputs)

@@ -165,7 +165,8 @@ void require_inputs(const IrGraph& body, const std::vector<ValueId>& operands, c
   for (size_t i = 0; i < operands.size(); ++i)
     if (!types_agree(body.type(body.inputs[i]), graph.type(operands[i])))
       fail("TSR-2005",
-           fmt::format("input '{}' of the body is {}", body.value(body.inputs[i]).name, body.type(body.inputs[i]).to_string()),
+           fmt::format("input '{}' of the body is {}", body.value(body.inputs[i]).name,
+                       body.type(body.inputs[i]).to_string()),
            node, fmt::format("{}, as the operand", graph.type(operands[i]).to_string()));
 }
 
@@ -244,9 +245,7 @@ std::string Value::type() const { return ir_value(state_, id_).type.to_string();
 Graph::Graph(const std::string& name) : state_(std::make_shared<GraphState>()) { state_->graph.name = name; }
 
 Graph Graph::from_text(std::string_view text, const std::string& file) {
-  return translate_errors([&] {
-    return GraphAccess::graph(read_graph_text(text, file));
-  });
+  return translate_errors([&] { return GraphAccess::graph(read_graph_text(text, file)); });
 }
 
 void Graph::symbol(const std::string& name, int64_t lo, int64_t hi, int64_t step) {
@@ -491,7 +490,10 @@ Values Graph::branch(const Value& condition, const Graph& then, const Graph& oth
   all.insert(all.end(), operands.begin(), operands.end());
   // The operator's own check of the regions' inputs is the verifier's: say it here.
   for (const Graph* body : {&then, &otherwise})
-    translate_errors([&] { require_inputs(body->state_->graph, ids_of(state_, operands, name), state_->graph, place_of(state_->graph, "if", name)); });
+    translate_errors([&] {
+      require_inputs(body->state_->graph, ids_of(state_, operands, name), state_->graph,
+                     place_of(state_->graph, "if", name));
+    });
   return with_regions("if", {&then, &otherwise}, all, {}, name);
 }
 

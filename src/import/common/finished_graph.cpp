@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <unordered_set>
 
-
 namespace tessera::inline import_common {
 
 OutputList::OutputList(GraphBuilder& builder, const OpTable& ops)
