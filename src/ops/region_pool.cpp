@@ -30,8 +30,9 @@ struct Plan {
   DType stored, wide, place;  // of the elements, of sums, of coordinates
 };
 
-Plan plan_of(const OpContext& ctx) {
-  const TensorType &x = ctx.inputs[0], &boxes = ctx.inputs[1];
+// `x`: the images.
+Plan plan_of(const OpContext& ctx, const TensorType& x) {
+  const TensorType& boxes = ctx.inputs[1];
   const bool narrow = x.dtype == DType::kF16 || x.dtype == DType::kBF16;
   return {extent_of(ctx, x.shape, 0, 1),
           extent_of(ctx, x.shape, 1, 2),
@@ -140,7 +141,7 @@ void evaluate_region(const Plan& plan, const Tensor& x, const Tensor& boxes, int
 }
 
 Tensor evaluate(const OpContext& ctx, const std::vector<const Tensor*>& inputs) {
-  const Plan plan = plan_of(ctx);
+  const Plan plan = plan_of(ctx, ctx.inputs[0]);
   const Tensor &x = *inputs[0], &boxes = *inputs[1];
   const int64_t regions = boxes.dims()[0];
   Tensor y(plan.stored, {regions, plan.rows, plan.columns, plan.channels});
@@ -221,7 +222,7 @@ struct Line {
 };
 
 LoopProgram loops(const OpContext& ctx) {
-  const Plan plan = plan_of(ctx);
+  const Plan plan = plan_of(ctx, ctx.inputs[0]);
   const int64_t bins = plan.rows * plan.columns;
   LoopProgram program = start_loops(ctx, plan.stored, normalize_size(plan.regions * Expr(bins * plan.channels)));
   const BufferPtr &x = program.params[0], &boxes = program.params[1], &images = program.params[2],
@@ -313,7 +314,200 @@ LoopProgram loops(const OpContext& ctx) {
   return program;
 }
 
+// ---- the gradient of the mean ----
+
+TensorType images_of(const OpContext& ctx) {
+  return {ctx.inputs[0].dtype, require_sizes(ctx, "shape", 4, 1, kMaxExtent), {}};
+}
+
+std::vector<TensorType> infer_gradient(const OpContext& ctx) {
+  const TensorType &g = ctx.inputs[0], &boxes = ctx.inputs[1], &image = ctx.inputs[2], x = images_of(ctx);
+  require_dtype(ctx, 0, [](DType dtype) { return dtype == DType::kF32 || dtype == DType::kF64; }, "f64, f32");
+  require_dtype(ctx, 1, is_coordinate, "f64, f32");
+  require_dtype(ctx, 2, is_index, kIndexTypes);
+  require_rank(ctx, 0, 4, 4);
+  require_rank(ctx, 1, 2, 2);
+  require_rank(ctx, 2, 1, 1);
+  const int64_t rows = require_int(ctx, "rows", 1, kMaxExtent), columns = require_int(ctx, "columns", 1, kMaxExtent);
+  if (!is_const_int(boxes.shape[1], 4) || !equal_extents(boxes.shape[0], image.shape[0]) ||
+      !equal_extents(boxes.shape[0], g.shape[0]) || !is_const_int(g.shape[1], rows) ||
+      !is_const_int(g.shape[2], columns) || !equal_extents(g.shape[3], x.shape[3]))
+    ctx.fail("TSR-2024",
+             describe_operand(ctx, 0) + " for " + describe_operand(ctx, 1) + " and " + describe_operand(ctx, 2),
+             "gradients [R, rows, columns, C], regions [R, 4] and the numbers of their images [R]");
+  return {x};
+}
+
+template <typename T>
+void add_region(const Plan& plan, const Tensor& g, const Tensor& boxes, int64_t region, int64_t image, Tensor& x) {
+  const auto edge = [&](int64_t i) { return static_cast<T>(boxes.get_double(region * 4 + i)); };
+  const T scale = static_cast<T>(plan.scale);
+  for (int64_t row = 0; row < plan.rows; ++row)
+    for (int64_t column = 0; column < plan.columns; ++column) {
+      const PlainLine<T> down(edge(1), edge(3), plan.rows, row, plan.half, scale, plan.height);
+      const PlainLine<T> across(edge(0), edge(2), plan.columns, column, plan.half, scale, plan.width);
+      const double count = std::max<double>(static_cast<double>(down.places) * static_cast<double>(across.places), 1);
+      for (const T v : down.all_inside())
+        for (const T u : across.all_inside()) {
+          const T top = std::max(v, T(0)), left = std::max(u, T(0));
+          const int64_t r = std::min(static_cast<int64_t>(top), plan.height - 1),
+                        c = std::min(static_cast<int64_t>(left), plan.width - 1);
+          const double ly = r == plan.height - 1 ? 0 : static_cast<double>(top - static_cast<T>(r)),
+                       lx = c == plan.width - 1 ? 0 : static_cast<double>(left - static_cast<T>(c));
+          const auto add = [&](int64_t p, int64_t q, double weight) {
+            p = std::min(p, plan.height - 1);
+            q = std::min(q, plan.width - 1);
+            for (int64_t k = 0; k < plan.channels; ++k) {
+              const int64_t at = ((image * plan.height + p) * plan.width + q) * plan.channels + k;
+              const double given =
+                  g.get_double(((region * plan.rows + row) * plan.columns + column) * plan.channels + k);
+              x.set_double(at, x.get_double(at) + weight * given / count);
+            }
+          };
+          add(r, c, (1 - ly) * (1 - lx));
+          add(r, c + 1, (1 - ly) * lx);
+          add(r + 1, c, ly * (1 - lx));
+          add(r + 1, c + 1, ly * lx);
+        }
+    }
+}
+
+Tensor evaluate_gradient(const OpContext& ctx, const std::vector<const Tensor*>& inputs) {
+  const Plan plan = plan_of(ctx, images_of(ctx));
+  Tensor x(plan.stored, {plan.images, plan.height, plan.width, plan.channels});
+  for (int64_t r = 0; r < inputs[1]->dims()[0]; ++r) {
+    int64_t image = inputs[2]->get_int(r);
+    if (image < 0) image += plan.images;
+    image = std::clamp<int64_t>(image, 0, plan.images - 1);
+    if (plan.place == DType::kF64) add_region<double>(plan, *inputs[0], *inputs[1], r, image, x);
+    else add_region<float>(plan, *inputs[0], *inputs[1], r, image, x);
+  }
+  return x;
+}
+
+// Each thread has channels of its own, and adds the regions to them one after the other.
+LoopProgram gradient_loops(const OpContext& ctx) {
+  const Plan plan = plan_of(ctx, images_of(ctx));
+  const int64_t bins = plan.rows * plan.columns, pixels = plan.images * plan.height * plan.width;
+  LoopProgram program = start_loops(ctx, plan.stored, Expr(pixels * plan.channels));
+  const BufferPtr &g = program.params[0], &boxes = program.params[1], &images = program.params[2],
+                  &out = program.params[3];
+  const auto part = [&](const Expr& channel, int64_t lanes) {
+    const Line down("down", plan.place, plan.height), across("across", plan.place, plan.width);
+    const Cell image("image", DType::kI64), share("share", plan.wide), weight("weight", plan.wide);
+    const auto zeros = serial_loop("p", pixels, [&](const Var& p) {
+      return vector_loop("l", lanes, [&](const Var& l) {
+        return store(out, {p * Expr(plan.channels) + channel + l}, constant(plan.stored, 0));
+      });
+    });
+    const auto corner = [&](bool lower, bool right, const Expr& from) {
+      const auto share_of = [&](const Line& line, bool far) {
+        return far ? line.fraction.get() : line.real(1) - line.fraction.get();
+      };
+      const Expr row = image.get() * Expr(plan.height) + (lower ? down.high.get() : down.low.get());
+      const Expr place =
+          (row * Expr(plan.width) + (right ? across.high.get() : across.low.get())) * Expr(plan.channels) + channel;
+      return seq({weight.set(binary(BinaryOp::kDiv, cast(plan.wide, share_of(down, lower) * share_of(across, right)),
+                                    share.get())),
+                  vector_loop("l", lanes, [&](const Var& l) {
+                    return store(out, {place + l}, load(out, {place + l}) + weight.get() * load(g, {from + l}));
+                  })});
+    };
+    const auto each = [&](const Line& line, const std::string& name, const std::function<Stmt()>& body) {
+      return serial_loop(name, line.end.get() - line.first.get(), [&](const Var& k) {
+        const Expr v = line.at(line.first.get() + k);
+        return if_then(line.inside(v), seq({line.read(v), body()}));
+      });
+    };
+    const Stmt regions = serial_loop("t", plan.regions * plan.rows, [&](const Var& t) {
+      const Expr region = floordiv(t, Expr(plan.rows)), row = floormod(t, Expr(plan.rows));
+      const auto edge = [&](int64_t i) { return load(boxes, {region * Expr(4) + Expr(i)}); };
+      return seq({image.set(index_in_range(load(images, {region}), Expr(plan.images))),
+                  down.begin(plan, edge(1), edge(3), plan.rows, row),
+                  serial_loop("w", plan.columns, [&](const Var& column) {
+                    const Expr from = (t * Expr(plan.columns) + column) * Expr(plan.channels) + channel;
+                    return seq({across.begin(plan, edge(0), edge(2), plan.columns, column),
+                                share.set(cast(plan.wide, max(down.count.get() * across.count.get(), down.real(1)))),
+                                each(down, "i", [&] {
+                                  return each(across, "j", [&] {
+                                    return seq({corner(false, false, from), corner(false, true, from),
+                                                corner(true, false, from), corner(true, true, from)});
+                                  });
+                                })});
+                  })});
+    });
+    std::vector<BufferPtr> buffers = {image.buffer, share.buffer, weight.buffer};
+    down.add_to(buffers);
+    across.add_to(buffers);
+    return with(buffers, {zeros, regions});
+  };
+  const int64_t whole = plan.channels / kLanes, rest = plan.channels % kLanes;
+  std::vector<Stmt> parts;
+  if (whole > 0)
+    parts.push_back(parallel_loop("c", whole, [&](const Var& c) { return part(c * Expr(kLanes), kLanes); }, bins > 0));
+  if (rest > 0) parts.push_back(part(Expr(whole * kLanes), rest));
+  program.body = seq(parts);
+  return program;
+}
+
+std::vector<ValueId> pool_gradient(Adjoint& a) {
+  if (a.attrs().get<std::string>("kind") != "average")
+    a.fail("the largest weighted pixel of all places is not known behind it", "kind = \"average\"");
+  if (a.wants(1)) a.fail("the corners of regions", "regions that are not differentiated");
+  const TensorType x = a.type(a.in(0));
+  Attrs attrs = a.attrs();
+  attrs.erase("kind");
+  attrs.set("shape", x.shape);
+  const DType wide = x.dtype == DType::kF64 ? DType::kF64 : DType::kF32;
+  return {a.cast(a.op("region_pool_gradient", {a.cast(a.gradient(), wide), a.in(1), a.in(2)}, attrs), x.dtype),
+          Adjoint::kNone, Adjoint::kNone};
+}
+
+// It is linear in the gradients, which are read where they were added.
+std::vector<ValueId> gradient_of_gradient(Adjoint& a) {
+  if (a.wants(1)) a.fail("the corners of regions", "regions that are not differentiated");
+  Attrs attrs = a.attrs();
+  attrs.erase("shape");
+  attrs.set("kind", std::string("average"));
+  return {a.op("region_pool", {a.gradient(), a.in(1), a.in(2)}, attrs), Adjoint::kNone, Adjoint::kNone};
+}
+
+std::vector<AttrDef> bin_attrs() {
+  return {{"rows", AttrKind::kInt, true, "bins of a region, from top to bottom"},
+          {"columns", AttrKind::kInt, true, "bins of a region, from left to right"},
+          {"scale", AttrKind::kFloat, true, "pixels per unit of a region's corners"},
+          {"half_pixel", AttrKind::kBool, false,
+           "corners lie half a pixel before their pixel, and a region may be smaller than a pixel; default false"}};
+}
+
 }  // namespace
+
+const OpDef& region_pool_gradient_op() {
+  static const OpDef op = [] {
+    OpDef def;
+    def.name = "region_pool_gradient";
+    def.doc =
+        "The gradient of the images of region_pool with kind = average: gradients of bins [R, rows, columns, C], added "
+        "at "
+        "the pixels that the bins' places read, times their shares.";
+    def.kind = OpKind::kProcedure;
+    def.min_inputs = def.max_inputs = 3;
+    def.attrs = bin_attrs();
+    def.attrs.push_back({"shape", AttrKind::kSizes, true, "of the images [N, H, W, C]"});
+    def.infer = infer_gradient;
+    def.evaluate = evaluate_gradient;
+    def.loops = gradient_loops;
+    def.gradient = gradient_of_gradient;
+    def.example = R"(
+graph @main(%g: f32[1,1,1,1], %r: f32[1,4], %i: i64[1]) -> (%x: f32[1,2,2,1]) {
+  %x = region_pool_gradient(%g, %r, %i) {columns = 1, rows = 1, scale = 1.0, shape = [1, 2, 2, 1]} : f32[1,2,2,1]
+}
+run g = 4 ; r = 0 0 1 1 ; i = 0 -> x = 1 1 1 1
+)";
+    return def;
+  }();
+  return op;
+}
 
 const OpDef& region_pool_op() {
   static const OpDef op{
@@ -336,7 +530,7 @@ const OpDef& region_pool_op() {
       .infer = infer,
       .evaluate = evaluate,
       .loops = loops,
-      .gradient = no_gradient("the procedure that would add to the places read is missing"),
+      .gradient = pool_gradient,
       .example = R"(
 graph @main(%x: f32[1,2,2,1], %r: f32[1,4], %i: i64[1]) -> (%y: f32[1,1,1,1]) {
   %y = region_pool(%x, %r, %i) {columns = 1, kind = "average", rows = 1, scale = 1.0} : f32[1,1,1,1]

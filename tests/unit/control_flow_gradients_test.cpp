@@ -286,6 +286,31 @@ graph @main(%x: f64[2]) -> (%y: f64[2]) {
   EXPECT_THAT(gradients_at(graph, {{0, 4}}), ElementsAre(ElementsAre(0, 0.25)));
 }
 
+TEST(ControlFlowGradients, RegionPools) {
+  for (uint64_t seed = 0; seed < 8; ++seed) {
+    Case c(seed);
+    const ValueId x = c.input({2, 4, 5, 3});
+    Tensor boxes(DType::kF64, {3, 4}), images(DType::kI64, {3});
+    for (int64_t r = 0; r < 3; ++r) {
+      const double left = c.uniform(-2, 4), top = c.uniform(-2, 4);
+      const double corners[] = {left, top, left + c.uniform(0, 5), top + c.uniform(0, 5)};
+      for (int64_t i = 0; i < 4; ++i) boxes.set_double(4 * r + i, corners[i]);
+      images.set_int(r, c.roll(-1, 1));
+    }
+    const auto constant = [&](Tensor tensor) {
+      return c.op("constant", {}, {{"value", std::make_shared<const Tensor>(std::move(tensor))}});
+    };
+    const ValueId pooled =
+        c.op("region_pool", {c.op("mul", {x, x}), constant(std::move(boxes)), constant(std::move(images))},
+             {{"rows", c.roll(1, 3)},
+              {"columns", c.roll(1, 2)},
+              {"scale", c.uniform(0.5, 1.5)},
+              {"kind", std::string("average")},
+              {"half_pixel", seed % 2 == 0}});
+    c.expect_derivatives(c.op("sin", {pooled}), 1e-5);
+  }
+}
+
 TEST(ControlFlowGradients, PoolsTwice) {
   for (const char* kind : {"max", "min", "sum"})
     for (const int64_t stride : {1, 2, 3}) {

@@ -265,6 +265,34 @@ TEST(Procedures, RegionPool) {
   }
 }
 
+TEST(Procedures, RegionPoolGradient) {
+  std::mt19937 random(7);
+  const auto uniform = [&](double low, double high) {
+    return std::uniform_real_distribution<double>(low, high)(random);
+  };
+  for (int round = 0; round < 30; ++round) {
+    const DType stored = round % 2 ? DType::kF32 : DType::kF64;
+    const int64_t images = pick(random, {1, 3}), height = pick(random, {1, 2, 9}), width = pick(random, {1, 5, 12}),
+                  channels = pick(random, {1, 3, 64, 71, 130}), regions = pick(random, {0, 1, 5}),
+                  rows = pick(random, {1, 2, 7}), columns = pick(random, {1, 3});
+    std::vector<double> corners;
+    Tensor image(DType::kI64, {regions});
+    for (int64_t r = 0; r < regions; ++r) {
+      const double size = std::pow(10.0, uniform(-2, 2)), x = uniform(-9, 12), y = uniform(-9, 12);
+      corners.insert(corners.end(), {x, y, x + size * uniform(-0.2, 1), y + size * uniform(-0.2, 1)});
+      image.set_int(r, static_cast<int64_t>(random() % 5) - 1);
+    }
+    expect_same("region_pool_gradient",
+                {random_tensor(stored, {regions, rows, columns, channels}, random), regions_of(stored, corners), image},
+                {{"rows", rows},
+                 {"columns", columns},
+                 {"scale", uniform(0.3, 2)},
+                 {"half_pixel", random() % 2 == 0},
+                 {"shape", std::vector<int64_t>{images, height, width, channels}}},
+                round % 5 == 0, 1e-4);
+  }
+}
+
 // However large a region is, only places inside of the image are visited.
 TEST(Procedures, RegionPoolOfHugeRegions) {
   std::mt19937 random(6);
