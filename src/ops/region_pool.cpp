@@ -43,7 +43,7 @@ Plan plan_of(const OpContext& ctx, const TensorType& x) {
           ctx.attrs.get_int("columns"),
           ctx.attrs.get<double>("scale"),
           ctx.attrs.get_or<bool>("half_pixel", false),
-          ctx.attrs.get<std::string>("kind") == "average",
+          ctx.attrs.get_or<std::string>("kind", "average") == "average",
           x.dtype,
           narrow ? DType::kF32 : x.dtype,
           boxes.dtype};
@@ -400,6 +400,7 @@ LoopProgram gradient_loops(const OpContext& ctx) {
         return store(out, {p * Expr(plan.channels) + channel + l}, constant(plan.stored, 0));
       });
     });
+    if (is_const_int(plan.regions, 0)) return zeros;
     const auto corner = [&](bool lower, bool right, const Expr& from) {
       const auto share_of = [&](const Line& line, bool far) {
         return far ? line.fraction.get() : line.real(1) - line.fraction.get();
