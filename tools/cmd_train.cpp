@@ -3,9 +3,12 @@
 #include <chrono>
 #include <cmath>
 #include <filesystem>
+#include <fstream>
+#include <functional>
 #include <iostream>
 #include <memory>
 #include <optional>
+#include <utility>
 
 #include <fmt/format.h>
 #include <CLI/CLI.hpp>
@@ -15,24 +18,32 @@
 #include "compile_flags.h"
 #include "driver/analysis/trace_file.h"
 #include "driver/compile.h"
+#include "driver/engine/compiled_evaluator.h"
 #include "driver/engine/input_sizes.h"
 #include "driver/engine/native_model.h"
 #include "driver/engine/output_guard.h"
 #include "driver/model_file.h"
 #include "driver/open_sizes.h"
+#include "driver/quantization.h"
+#include "driver/read_to_train.h"
 #include "graph/hash.h"
 #include "graph/printer.h"
 #include "import/onnx/onnx_import.h"
 #include "import/onnx/write/onnx_export.h"
 #include "loss_curve.h"
 #include "ops/op_table.h"
+#include "ops/op_util.h"
 #include "package/atomic_file.h"
 #include "process_rank.h"
 #include "progress.h"
+#include "pruning.h"
 #include "stop_on_interrupt.h"
 #include "support/error.h"
 #include "terminal.h"
+#include "train/fake_quantization.h"
+#include "train/not_finite.h"
 #include "train/training_step.h"
+#include "train/weights.h"
 #include "training_loop.h"
 
 namespace tessera {
@@ -42,14 +53,17 @@ namespace {
 struct TrainCommand {
   CompileFlags compile;
   std::string model, output, curve, step, checkpoint, resume, profile, loss = "cross_entropy", optimizer = "adam",
-                                                                       schedule = "constant";
+                                                                       schedule = "constant", products = "f32",
+                                                                       teacher, prune;
   TrainingDataOptions data;
   OptimizerOptions numbers;
-  double rate = 1e-3, clip_norm = 0, label_smoothing = 0;
+  double rate = 1e-3, clip_norm = 0, label_smoothing = 0, loss_scale = 0, distill_weight = 0.9, temperature = 4;
   int64_t batch = 32, epochs = 20, warmup = 0, leaves = 0;
   uint64_t seed = 0;
   std::vector<std::string> frozen;
-  bool json = false, quiet = false;
+  std::optional<int64_t> ignored;
+  int qat_bits = 8;
+  bool qat = false, classes_last = false, in_order = false, json = false, quiet = false;
 };
 
 constexpr int64_t kMostEpochs = 1'000'000'000;  // times the steps of one fits 64 bits
@@ -93,14 +107,29 @@ std::string set_batch(const std::string& path, DimBounds batch, CompileOptions& 
   return name;
 }
 
-Graph read_graph(const TrainCommand& command, int64_t batch) {
+Graph read_graph(const std::string& path, const TrainCommand& command, int64_t batch, bool for_training) {
   const DriverOptions nobody;
   PassRunner unwatched(nobody);
   DriverOptions options = driver_options(command.compile);
-  set_batch(command.model, {batch, batch, 1}, options.compile);
-  ImportedModel model = read_model(command.model, options, unwatched);
+  set_batch(path, {batch, batch, 1}, options.compile);
+  ImportedModel model =
+      for_training ? read_model_to_train(path, options, unwatched) : read_model(path, options, unwatched);
   refuse_ranges(model, "train");
-  return with_own_statistics(graph_alone(std::move(model)), standard_ops());
+  return graph_alone(std::move(model));
+}
+
+QuantizeOptions quantisation_of(const TrainCommand& command) {
+  QuantizeOptions options;
+  options.weight_bits = command.qat_bits;
+  return options;
+}
+
+// The model whose weights learn, of the graph of a reader: training makes what it needs of it, and what has learnt goes
+// back into it.
+Graph learner(const Graph& graph, const TrainCommand& command) {
+  if (!command.qat) return with_own_statistics(graph, standard_ops());
+  DriverOptions options = driver_options(command.compile);
+  return with_own_statistics(quantizable(graph, options), standard_ops());
 }
 
 std::unique_ptr<Model> compiled(Graph graph, const TrainCommand& command) {
@@ -113,40 +142,83 @@ std::unique_ptr<Model> compiled(Graph graph, const TrainCommand& command) {
   return load_module(module_in_memory(compile_graph(std::move(graph), options, runner)), name, command.compile.threads);
 }
 
-// The model with what was learnt in place of its constants, whatever sizes it is read for.
-ImportedModel trained(ImportedModel model, const std::vector<std::string>& names,
-                      const std::vector<TensorPtr>& values) {
-  const auto filled = [names, values](const Graph& graph) {
-    return with_constants(with_own_statistics(graph, standard_ops()), names, values);
+// What in the step first gave numbers that are not finite, of its inputs and states; empty: not found.
+std::string cause_of(const Graph& step, const std::vector<Tensor>& inputs, const TrainCommand& command) {
+  for (size_t i = 0; i < inputs.size(); ++i)
+    if (is_real(inputs[i].dtype()))
+      for (int64_t e = 0; e < inputs[i].num_elements(); ++e)
+        if (const double number = inputs[i].get_double(e); !std::isfinite(number))
+          return fmt::format("'{}' has {} before the step", step.value(step.inputs[i]).name, number);
+  DriverOptions options = driver_options(command.compile);
+  options.compile.dims.clear();
+  options.compile.shapes.clear();
+  try {
+    const FiniteProbe probe = finite_probe(step, standard_ops());
+    CompiledEvaluator evaluator(options, 1);
+    std::vector<int64_t> found;
+    for (const Tensor& answer : evaluator.evaluate(probe.graph, inputs)) found.push_back(answer.get_int(0));
+    return first_not_finite(step, probe, found);
+  } catch (const UserError&) {
+    return "";  // the loss is what there is to tell of
+  }
+}
+
+// Makes what is written of a graph as it is read, whatever its sizes.
+using Finish = std::function<Graph(const Graph&)>;
+
+Finish finish_of(const TrainCommand& command, const Model& step, const Pruner& pruner,
+                 const std::vector<std::string>& names) {
+  std::vector<std::string> weights, ranges;
+  std::vector<TensorPtr> values, range_values;
+  for (size_t i = 0; i < names.size(); ++i) {
+    const bool is_range = command.qat && step.states()[i].dims.empty();
+    (is_range ? ranges : weights).push_back(names[i]);
+    (is_range ? range_values : values).push_back(std::make_shared<const Tensor>(step.state(i)));
+  }
+  return [=, &command, &step, &pruner](const Graph& graph) {
+    Graph learnt = with_constants(learner(without_dropouts(graph), command), weights, values);
+    learnt = pruner.cut(learnt, step);
+    if (command.qat) learnt = with_integers(learnt, ranges, range_values, quantisation_of(command), standard_ops());
+    return with_shared_constants(learnt, standard_ops());
   };
-  model.graph = filled(model.graph);
+}
+
+ImportedModel finished(ImportedModel model, const Finish& finish) {
+  model.graph = finish(model.graph);
   if (model.at)
-    model.at = [at = model.at, filled](const std::vector<int64_t>& sizes) -> GraphOrRefusal {
+    model.at = [at = model.at, finish](const std::vector<int64_t>& sizes) -> GraphOrRefusal {
       GraphOrRefusal read = at(sizes);
-      if (Graph* graph = std::get_if<Graph>(&read)) return filled(*graph);
+      if (Graph* graph = std::get_if<Graph>(&read)) return finish(*graph);
       return read;
     };
   if (model.at_samples)
-    model.at_samples = [samples = model.at_samples, names, values] { return trained(samples(), names, values); };
+    model.at_samples = [samples = model.at_samples, finish] { return finished(samples(), finish); };
   model.as_flow = nullptr;
   return model;
 }
 
-// A module, or a model with the new weights in another format.
-void write_trained(const TrainCommand& command, const Model& step, const std::vector<std::string>& names) {
-  std::vector<TensorPtr> values;
-  for (size_t i = 0; i < names.size(); ++i) values.push_back(std::make_shared<const Tensor>(step.state(i)));
+// A module, or a model with the new weights in another format: with the batch open as it is in the model, where the
+// format and a graph can say it.
+void write_trained(const TrainCommand& command, const Finish& finish) {
   DriverOptions options = driver_options(command.compile);
   PassRunner runner(options);
   set_batch(command.model, {1, command.batch, 1}, options.compile);
-  if (command.output.ends_with(".onnx") || command.output.ends_with(".graph")) {
-    const Graph graph = with_constants(read_graph(command, command.batch), names, values);
-    if (command.output.ends_with(".onnx")) return export_onnx_file(graph, command.output);
-    return write_file(command.output, "output", print(graph));
+  const bool is_onnx = command.output.ends_with(".onnx");
+  if (!is_onnx && !command.output.ends_with(".graph")) {
+    options.emit = Emit::kModule;
+    ImportedModel model = finished(read_model(command.model, options, runner), finish);
+    return write_module(compile_imported(std::move(model), options, runner), command.output);
   }
-  options.emit = Emit::kModule;
-  ImportedModel model = trained(read_model(command.model, options, runner), names, values);
-  write_module(compile_imported(std::move(model), options, runner), command.output);
+  const auto write = [&](const Graph& graph) {
+    if (is_onnx) export_onnx_file(graph, command.output);
+    else write_file(command.output, "output", print(graph));
+  };
+  const ImportedModel model = read_model(command.model, options, runner);
+  try {
+    if (!model.flow && model.symbols.empty()) return write(finish(model.graph));
+  } catch (const NoOnnxForm&) {  // of these sizes
+  }
+  write(finish(read_graph(command.model, command, command.batch, false)));
 }
 
 void refuse_one_file_twice(std::vector<std::string> written) {
@@ -171,6 +243,22 @@ DataParallel shared_with(const ProcessRank& process, const TrainCommand& command
   return parallel;
 }
 
+// Of this process, since it began, or since reset_peak_memory().
+double peak_memory_mb() {
+  std::ifstream status("/proc/self/status");
+  for (std::string line; std::getline(status, line);)
+    if (line.starts_with("VmHWM:")) return std::stod(line.substr(6)) / 1024;
+  return 0;
+}
+void reset_peak_memory() { std::ofstream("/proc/self/clear_refs") << "5"; }
+
+std::vector<std::string> unfrozen(std::vector<std::string> names, const std::vector<std::string>& frozen) {
+  std::erase_if(names, [&](const std::string& name) {
+    return std::find(frozen.begin(), frozen.end(), name) != frozen.end();
+  });
+  return names;
+}
+
 std::string hash_text(const Graph& graph) { return fmt::format("{:016x}", structural_hash(graph)); }
 
 int train_model(const TrainCommand& command) {
@@ -178,6 +266,8 @@ int train_model(const TrainCommand& command) {
   const ProcessRank process = process_rank();
   const DataParallel parallel = shared_with(process, command);
   std::vector<std::string> read = files_of_model(command.model);
+  if (!command.teacher.empty())
+    for (const std::string& file : files_of_model(command.teacher)) read.push_back(file);
   read.push_back(command.data.path);
   if (!command.checkpoint.empty()) refuse_to_overwrite(command.checkpoint, read);
   if (!command.resume.empty()) read.push_back(command.resume);  // which checkpoints may replace
@@ -190,8 +280,17 @@ int train_model(const TrainCommand& command) {
   options.optimizer.kind = optimizer_kind(command.optimizer);
   options.clip_norm = command.clip_norm;
   options.label_smoothing = command.label_smoothing;
+  options.classes_last = command.classes_last;
+  options.ignored = command.ignored;
+  options.guarded = true;
   options.frozen = command.frozen;
   options.parallel = parallel;
+  options.seed = command.seed;
+  options.loss_scale = command.loss_scale;
+  options.master_weights = true;
+  options.products = command.products == "bf16" ? DType::kBF16 : command.products == "f16" ? DType::kF16 : DType::kF32;
+  options.distillation.weight = command.distill_weight;
+  options.distillation.temperature = command.temperature;
   check_optimizer(options.optimizer);
   const TrainingData data = read_training_data(command.data);
   const bool has_classes = options.loss != LossKind::kMeanSquaredError;
@@ -199,39 +298,72 @@ int train_model(const TrainCommand& command) {
 
   const auto started = std::chrono::steady_clock::now();
   std::unique_ptr<Model> step, inference;
+  std::optional<Pruner> pruner;
   std::vector<std::string> learnt;  // and statistics
   LoopOptions loop_options{.epochs = command.epochs,
                            .seed = command.seed,
+                           .shuffled = !command.in_order,
                            .schedule = schedule_of(command),
                            .checkpoint = process.is_first() ? command.checkpoint : "",
                            .model_hash = {},
                            .settings = {},
-                           .has_classes = has_classes,
+                           .classes = 0,
+                           .ignored = command.ignored,
+                           .classes_last = command.classes_last,
+                           .find_not_finite = nullptr,
                            .parallel = parallel,
                            .rank = process.rank};
   size_t num_parameters = 0;
   int64_t num_numbers = 0;
   {
     Progress progress("preparing " + std::filesystem::path(command.model).filename().string());
-    const Graph model = with_shared_constants(read_graph(command, command.batch / parallel.parts()), standard_ops());
+    const int64_t batch = command.batch / parallel.parts();
+    Graph model = with_shared_constants(learner(read_graph(command.model, command, batch, true), command), standard_ops());
+    const std::vector<std::string> learn = parameter_names(model, standard_ops());
+    pruner.emplace(model, unfrozen(learn, command.frozen), prune_spec(command.prune));
+    options.masked = pruner->masked();
+    if (command.qat) model = with_fake_quantization(model, quantisation_of(command), standard_ops());
+    Graph teacher;
+    if (!command.teacher.empty()) {
+      teacher = without_dropouts(read_graph(command.teacher, command, batch, false));
+      options.distillation.teacher = &teacher;
+    }
     if (model.num_own_inputs() != 1)
       refuse("TSR-6231", fmt::format("the model has {} inputs", model.num_own_inputs()), "a model with one input");
     require_batch(data, batch_of(model.type(model.inputs[0])) * parallel.parts());
     TrainingStep made = training_step(model, options, standard_ops());
     loop_options.model_hash = hash_text(model);
     loop_options.settings = fmt::format(
-        "batch {} x {}, seed {}, epochs {}, loss {}, optimizer {}, lr {}, schedule {} {}, step {}, {} samples",
+        "batch {} x {}, seed {}, epochs {}, loss {}, optimizer {}, lr {}, schedule {} {}, step {}, {} samples{}{}",
         parallel.parts(), model.type(model.inputs[0]).to_string(), command.seed, command.epochs, command.loss,
-        command.optimizer, command.rate, command.schedule, command.warmup, hash_text(made.graph), data.train.size());
+        command.optimizer, command.rate, command.schedule, command.warmup, hash_text(made.graph), data.train.size(),
+        command.in_order ? " in order" : "",
+        command.prune.empty() ? "" : ", prune " + command.prune);
+    if (pruner->is_used())
+      loop_options.at_epoch = [&pruner = *pruner, epochs = command.epochs](Model& model, int64_t epoch) {
+        pruner.at_epoch(model, epoch, epochs);
+      };
+    loop_options.skips = command.loss_scale > 0;
     num_parameters = made.parameters.size();
     for (size_t i = 0; i < num_parameters; ++i) num_numbers += made.graph.states[i].initial->num_elements();
     learnt = made.parameters;
     learnt.insert(learnt.end(), made.statistics.begin(), made.statistics.end());
+    std::vector<State> states;
     if (!command.step.empty() && process.is_first()) write_file(command.step, "output", print(made.graph));
-    inference = compiled(with_states(model, learnt), command);
+    if (has_classes) {
+      const std::vector<int64_t> scores = model.type(model.outputs[0]).dims();
+      loop_options.classes = command.classes_last ? scores.back() : scores.at(1);
+    }
+    if (!data.test.empty()) inference = compiled(with_states(model, learnt), command);
+    for (State& state : made.graph.states) states.push_back({state.name, std::exchange(state.initial, nullptr)});
+    loop_options.find_not_finite = [graph = made.graph, &command](const std::vector<Tensor>& inputs) {
+      return cause_of(graph, inputs, command);
+    };
+    made.graph.states = std::move(states);
     step = compiled(std::move(made.graph), command);
   }
-  TrainingLoop loop(*step, *inference, data, loop_options);
+  if (command.json) reset_peak_memory();  // compiling has its own
+  TrainingLoop loop(*step, inference.get(), data, loop_options);
   if (!command.resume.empty()) loop.resume(command.resume);
   const double compile_seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - started).count();
   const bool talks = !command.quiet && !command.json && process.is_first();
@@ -284,7 +416,7 @@ int train_model(const TrainCommand& command) {
   if (talks && !result.losses.empty()) fmt::print("loss  {}\n", coloured(sparkline(result.losses, 72), "34", colour));
   if (!command.curve.empty())
     write_curve(command.curve, std::filesystem::path(command.model).filename().string() + ": loss", result.losses);
-  if (!command.output.empty()) write_trained(command, *step, learnt);
+  if (!command.output.empty()) write_trained(command, finish_of(command, *step, *pruner, learnt));
   profile();
   if (command.json) {
     nlohmann::json report = {{"model", command.model},
@@ -293,12 +425,16 @@ int train_model(const TrainCommand& command) {
                              {"losses", result.losses},
                              {"compile_seconds", compile_seconds},
                              {"seconds", seconds},
-                             {"steps_per_second", last.steps_per_second}};
+                             {"steps_per_second", last.steps_per_second},
+                             {"step_seconds", result.seconds},
+                             {"peak_rss_mb", peak_memory_mb()}};
     if (last.test_total > 0) report["test_right"] = last.test_right, report["test_total"] = last.test_total;
     else if (!data.test.empty()) report["test_loss"] = last.test_loss;
+    if (pruner->is_used()) report["sparsity"] = pruner->sparsity(*step);
     if (!command.output.empty()) report["output"] = command.output;
     std::cout << json_line(report);
   } else if (talks) {
+    if (pruner->is_used()) fmt::print("{:.1f} % of the masked weights are zero\n", 100 * pruner->sparsity(*step));
     fmt::print("{} steps in {:.1f} s{}\n", loop.steps_done(), seconds,
                command.output.empty() ? "" : ", written to " + command.output);
   }
@@ -329,6 +465,8 @@ Command add_train_command(CLI::App& root) {
   app->add_option("--label-smoothing", c.label_smoothing,
                   "The share of each target that all classes have together, below 1")
       ->capture_default_str();
+  app->add_option("--ignore", c.ignored, "A target that counts nothing, as -100 where language models have no word to guess");
+  app->add_flag("--classes-last", c.classes_last, "Scores are [N, ..., classes], as language models give them");
   app->add_option("--optimizer", c.optimizer, "How parameters follow their gradients")
       ->check(CLI::IsMember(std::vector<std::string>(optimizer_names().begin(), optimizer_names().end())))
       ->capture_default_str()
@@ -345,6 +483,26 @@ Command add_train_command(CLI::App& root) {
   app->add_option("--clip-norm", c.clip_norm, "The largest norm of all gradients together; 0: any")
       ->capture_default_str();
   app->add_option("--freeze", c.frozen, "A constant that stays what it is")->allow_extra_args(false)->type_name("NAME");
+  app->add_option("--products", c.products,
+                  "Products are of numbers of this type, with sums, weights and all else in f32")
+      ->check(CLI::IsMember({"f32", "bf16", "f16"}))
+      ->capture_default_str()
+      ->type_name("TYPE");
+  app->add_option("--loss-scale", c.loss_scale,
+                  "Multiply the loss for gradients in 16 bits, by this at first; halved after a step whose gradients "
+                  "are not finite, which is left out; 0: not")
+      ->capture_default_str();
+  app->add_option("--distill", c.teacher, "A model with the same input and output, whose answers are learnt, too")
+      ->type_name("TEACHER");
+  app->add_option("--distill-weight", c.distill_weight, "How much of the loss that is")->capture_default_str();
+  app->add_option("--temperature", c.temperature, "What both models' scores are divided by for it")
+      ->capture_default_str();
+  app->add_option("--prune", c.prune,
+                  "Make weights zero while it learns: a share (0.8), N:M (2:4), or channels:0.5, which cuts channels "
+                  "out of the model that is written")
+      ->type_name("HOW");
+  app->add_flag("--qat", c.qat, "Learn with 8 bits in mind, and write a model of integers (as 'quantize' does)");
+  app->add_option("--qat-bits", c.qat_bits, "Bits of weights for --qat")->check(CLI::Range(2, 8))->capture_default_str();
   app->add_option("--epochs", c.epochs, "How often the samples are seen")->capture_default_str();
   app->add_option("--batch", c.batch, "Samples in a step, where the model leaves that open")->capture_default_str();
   app->add_option("--leaves", c.leaves,
@@ -352,6 +510,7 @@ Command add_train_command(CLI::App& root) {
                   "processes that divides it; 0: one part for each process")
       ->capture_default_str();
   app->add_option("--seed", c.seed, "Of the order of samples")->capture_default_str();
+  app->add_flag("--in-order", c.in_order, "Every epoch sees the samples in the order of the file");
   app->add_option("--checkpoint", c.checkpoint, "Keep parameters and moments here, after each epoch and on Ctrl-C")
       ->type_name("FILE.safetensors");
   app->add_option("--resume", c.resume, "Go on from a checkpoint: the same bits as without the break")

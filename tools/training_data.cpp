@@ -155,9 +155,9 @@ void require_batch(const TrainingData& data, int64_t batch) {
            "at least one batch of samples", "choose a smaller --batch");
 }
 
-void require_classes(const Tensor& targets, int64_t classes) {
+void require_classes(const Tensor& targets, int64_t classes, std::optional<int64_t> ignored) {
   for (int64_t i = 0; i < targets.num_elements(); ++i)
-    if (const int64_t target = targets.get_int(i); target < 0 || target >= classes)
+    if (const int64_t target = targets.get_int(i); (target < 0 || target >= classes) && target != ignored)
       refuse("TSR-6232", fmt::format("the target of row {} is {}", i / targets.dims()[1], target),
              fmt::format("classes from 0 to {}", classes - 1));
 }

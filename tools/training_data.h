@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -32,8 +33,8 @@ TrainingData read_training_data(const TrainingDataOptions& options);
 Tensor as_rows(const Tensor& data, DType dtype, int64_t elements, const std::string& what);
 // UserError TSR-6231 unless there are as many samples to train on as a batch has.
 void require_batch(const TrainingData& data, int64_t batch);
-// UserError TSR-6232 unless all of `targets`, i64, are within 0 .. classes - 1.
-void require_classes(const Tensor& targets, int64_t classes);
+// UserError TSR-6232 unless all of `targets`, i64, are within 0 .. classes - 1, or are ignored.
+void require_classes(const Tensor& targets, int64_t classes, std::optional<int64_t> ignored);
 // UserError TSR-6233 unless all numbers are finite.
 void require_finite(const Tensor& data, const std::string& what);
 

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <chrono>
 #include <cmath>
 #include <cstring>
@@ -31,6 +32,15 @@ size_t state_named(const Model& model, const std::string& name) {
   throw InternalError("no state " + name);
 }
 
+constexpr int64_t kMostSkipped = 60;  // one after the other: the scale has become 2^-60 of what it was
+
+Tensor as_type(Tensor tensor, DType dtype) {
+  if (tensor.dtype() == dtype) return tensor;
+  Tensor other(dtype, tensor.dims());
+  for (int64_t i = 0; i < other.num_elements(); ++i) other.set_double(i, tensor.get_double(i));
+  return other;
+}
+
 }  // namespace
 
 double RateSchedule::at(int64_t step, int64_t steps) const {
@@ -44,7 +54,7 @@ double RateSchedule::at(int64_t step, int64_t steps) const {
   return rate;
 }
 
-TrainingLoop::TrainingLoop(Model& step, Model& inference, const TrainingData& data, const LoopOptions& options)
+TrainingLoop::TrainingLoop(Model& step, Model* inference, const TrainingData& data, const LoopOptions& options)
     : step_(step), inference_(inference), data_(data), options_(options) {
   const TensorInfo &x = step.inputs()[0], &y = step.inputs()[1];
   batch_ = x.dims.empty() ? 1 : x.dims[0];
@@ -54,20 +64,22 @@ TrainingLoop::TrainingLoop(Model& step, Model& inference, const TrainingData& da
   samples_ = as_rows(data.samples, x.dtype, elements_of(x) / batch_, "samples");
   targets_ = as_rows(data.targets, y.dtype, elements_of(y) / batch_, "targets");
   require_finite(samples_, "samples");
-  if (options.has_classes) require_classes(targets_, inference.outputs()[0].dims.at(1));
+  if (options.classes > 0) require_classes(targets_, options.classes, options.ignored);
   else require_finite(targets_, "targets");
   steps_per_epoch_ = std::ssize(data.train) / batch();
   batch_bytes_ = std::make_shared<std::vector<std::byte>>(static_cast<size_t>(dtype_bytes(x.dtype, elements_of(x))));
   target_bytes_ = std::make_shared<std::vector<std::byte>>(static_cast<size_t>(dtype_bytes(y.dtype, elements_of(y))));
   rate_ = std::make_shared<double>(0);
-  step_.bind({Tensor(x.dtype, x.dims, batch_bytes_, batch_bytes_->data()),
-              Tensor(y.dtype, y.dims, target_bytes_, target_bytes_->data()),
-              Tensor(DType::kF64, {}, rate_, rate_.get())});
-  const TensorInfo& tested = inference.inputs()[0];
+  inputs_ = {Tensor(x.dtype, x.dims, batch_bytes_, batch_bytes_->data()),
+             Tensor(y.dtype, y.dims, target_bytes_, target_bytes_->data()),
+             Tensor(DType::kF64, {}, rate_, rate_.get())};
+  step_.bind(inputs_);
+  if (!inference) return;
+  const TensorInfo& tested = inference->inputs()[0];
   test_batch_ = tested.dims.empty() ? 1 : tested.dims[0];
   test_bytes_ =
       std::make_shared<std::vector<std::byte>>(static_cast<size_t>(dtype_bytes(x.dtype, elements_of(tested))));
-  inference_.bind({Tensor(tested.dtype, tested.dims, test_bytes_, test_bytes_->data())});
+  inference_->bind({Tensor(tested.dtype, tested.dims, test_bytes_, test_bytes_->data())});
 }
 
 int64_t TrainingLoop::steps_done() const { return step_.state(step_.states().size() - 1).get_int(0); }
@@ -130,9 +142,11 @@ void TrainingLoop::resume(const std::string& path) {
 void TrainingLoop::test(EpochReport& report) {
   report.test_right = report.test_total = 0;
   report.test_loss = 0;
-  if (data_.test.empty()) return;
-  for (size_t i = 0; i < inference_.states().size(); ++i)
-    inference_.set_state(i, step_.state(state_named(step_, inference_.states()[i].name)));
+  if (data_.test.empty() || !inference_) return;
+  for (size_t i = 0; i < inference_->states().size(); ++i) {
+    const TensorInfo& info = inference_->states()[i];
+    inference_->set_state(i, as_type(step_.state(state_named(step_, info.name)), info.dtype));
+  }
   double squares = 0;
   int64_t numbers = 0;
   const auto batch = static_cast<size_t>(test_batch_);
@@ -142,13 +156,13 @@ void TrainingLoop::test(EpochReport& report) {
       const auto row = static_cast<size_t>(data_.test[std::min(begin + i, data_.test.size() - 1)]);
       std::memcpy(test_bytes_->data() + i * size, samples_.bytes() + row * size, size);
     }
-    inference_.run();
-    const Tensor& scores = inference_.results()[0];
+    inference_->run();
+    const Tensor& scores = inference_->results()[0];
     const auto count = std::min(batch, data_.test.size() - begin);
     const int64_t each = scores.num_elements() / test_batch_, targets = targets_.dims()[1];
     for (size_t i = 0; i < count; ++i) {
       const int64_t row = data_.test[begin + i], first = static_cast<int64_t>(i) * each;
-      if (!options_.has_classes) {
+      if (options_.classes == 0) {
         for (int64_t e = 0; e < each; ++e) {
           const double off = scores.get_double(first + e) - targets_.get_double(row * targets + e);
           squares += off * off;
@@ -156,12 +170,17 @@ void TrainingLoop::test(EpochReport& report) {
         numbers += each;
         continue;
       }
-      // [classes, places]: one target for each place.
-      const int64_t classes = scores.dims()[1], places = each / classes;
+      // [classes, places] or [places, classes]: one target for each place.
+      const int64_t classes = options_.classes_last ? scores.dims().back() : scores.dims()[1];
+      const int64_t places = each / classes;
+      const auto score = [&](int64_t place, int64_t of_class) {
+        const int64_t at = options_.classes_last ? place * classes + of_class : of_class * places + place;
+        return scores.get_double(first + at);
+      };
       for (int64_t p = 0; p < places; ++p) {
         int64_t best = 0;
         for (int64_t c = 1; c < classes; ++c)
-          if (scores.get_double(first + c * places + p) > scores.get_double(first + best * places + p)) best = c;
+          if (score(p, c) > score(p, best)) best = c;
         report.test_right += best == targets_.get_int(row * targets + p);
         ++report.test_total;
       }
@@ -170,13 +189,29 @@ void TrainingLoop::test(EpochReport& report) {
   if (numbers > 0) report.test_loss = squares / static_cast<double>(numbers);
 }
 
+void TrainingLoop::refuse_step(int64_t number) const {
+  const double loss = step_.results()[0].get_double(0);
+  std::vector<Tensor> before = inputs_;
+  for (size_t i = 0; i < step_.states().size(); ++i) before.push_back(step_.state(i));
+  const std::string cause = options_.find_not_finite ? options_.find_not_finite(before) : "";
+  const std::string what = std::isfinite(loss) ? fmt::format("the gradients of step {} are no finite numbers", number)
+                                               : fmt::format("the loss of step {} is {}", number, loss);
+  refuse("TSR-5120", cause.empty() ? what : fmt::format("{}: {}", what, cause), "finite numbers",
+         options_.checkpoint.empty()
+             ? "give a smaller --lr, or --clip-norm 1"
+             : fmt::format("give a smaller --lr, or --clip-norm 1; '{}' is as the last epoch left it",
+                           options_.checkpoint));
+}
+
 LoopResult TrainingLoop::run(const std::atomic<bool>& stop, const std::function<void(const EpochReport&)>& on_epoch) {
   LoopResult result;
   const int64_t steps = options_.epochs * steps_per_epoch_;
-  int64_t done = steps_done();
+  int64_t done = steps_done(), skipped = 0;
   while (done < steps && !result.interrupted) {
     const int64_t epoch = done / steps_per_epoch_;
-    const std::vector<int64_t> rows = shuffled(data_.train, options_.seed, static_cast<uint64_t>(epoch));
+    const std::vector<int64_t> rows =
+        options_.shuffled ? shuffled(data_.train, options_.seed, static_cast<uint64_t>(epoch)) : data_.train;
+    if (options_.at_epoch && done % steps_per_epoch_ == 0) options_.at_epoch(step_, epoch);
     EpochReport report;
     report.epoch = epoch + 1;
     double sum = 0;
@@ -187,18 +222,18 @@ LoopResult TrainingLoop::run(const std::atomic<bool>& stop, const std::function<
         result.interrupted = true;
         break;
       }
+      const auto step_begin = std::chrono::steady_clock::now();
       gather(rows, static_cast<size_t>(i * batch()));
       *rate_ = options_.schedule.at(done, steps);
       step_.run();
       const double loss = step_.results()[0].get_double(0);
       ++done;
-      if (!std::isfinite(loss))
-        refuse("TSR-5120", fmt::format("the loss of step {} is {}", done, loss), "a finite number",
-               options_.checkpoint.empty()
-                   ? "give a smaller --lr, or --clip-norm 1"
-                   : fmt::format("give a smaller --lr, or --clip-norm 1; '{}' is as the last epoch left it",
-                                 options_.checkpoint));
+      const bool was_done = step_.results()[2].get_int(0) != 0;
+      skipped = was_done ? 0 : skipped + 1;
+      if (!was_done && (!options_.skips || skipped > kMostSkipped)) refuse_step(done);
+      if (!was_done) continue;
       result.losses.push_back(loss);
+      result.seconds.push_back(std::chrono::duration<double>(std::chrono::steady_clock::now() - step_begin).count());
       sum += loss;
       right += step_.results()[1].get_int(0);
       ++count;
@@ -206,8 +241,8 @@ LoopResult TrainingLoop::run(const std::atomic<bool>& stop, const std::function<
     const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
     if (!options_.checkpoint.empty() && count > 0) save(options_.checkpoint);
     if (result.interrupted) break;
-    report.loss = sum / static_cast<double>(count);
-    report.train = static_cast<double>(right) / static_cast<double>(count * targets_.dims()[1] * batch());
+    report.loss = sum / static_cast<double>(std::max<int64_t>(count, 1));
+    report.train = static_cast<double>(right) / static_cast<double>(std::max<int64_t>(count, 1) * targets_.dims()[1] * batch());
     report.steps_per_second = static_cast<double>(count) / seconds;
     test(report);
     on_epoch(report);

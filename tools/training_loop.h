@@ -4,6 +4,7 @@
 #include <atomic>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -26,10 +27,19 @@ struct RateSchedule {
 struct LoopOptions {
   int64_t epochs = 20;
   uint64_t seed = 0;
+  bool shuffled = true;  // else every epoch sees the samples in their order
   RateSchedule schedule;
   std::string checkpoint;            // written after each epoch and when interrupted; empty: none
   std::string model_hash, settings;  // what a checkpoint is of, and was made with
-  bool has_classes = true;           // the model's scores are held against classes
+  int64_t classes = 0;               // that the model's scores are held against; 0: none
+  std::optional<int64_t> ignored;    // the target of samples that count nothing
+  bool classes_last = false;         // scores are [N, ..., classes]
+  bool skips = false;                // steps that are not finite are left out, where the loss is scaled
+  // Before the first step of an epoch (from 0).
+  std::function<void(Model& step, int64_t epoch)> at_epoch = nullptr;
+  // What in a step, whose inputs and then states these are, first gave a number that is not finite: a sentence; empty:
+  // not known.
+  std::function<std::string(const std::vector<Tensor>& inputs)> find_not_finite = nullptr;
   DataParallel parallel = {};        // how the batch is shared, and which part is this process's
   int64_t rank = 0;
 };
@@ -44,16 +54,19 @@ struct EpochReport {
 };
 
 struct LoopResult {
-  std::vector<double> losses;  // of each step
+  std::vector<double> losses;   // of each step
+  std::vector<double> seconds;  // that it took
   bool interrupted = false;
 };
 
-// The inputs of `step`, in order: the batch, its targets, the learning rate; results: loss and how many are right.
-// `inference` has a batch as its input, and the first of the step's states as its states. Of a batch that ranks share,
+// The inputs of `step`, in order: the batch, its targets, the learning rate; results: loss, how many are right, and
+// whether the step was done, as it is not where it has no finite loss (TrainingOptions::guarded).
+// `inference` has a batch as its input, and the first of the step's states as its states; it may be null where nothing is
+// tested. Of a batch that ranks share,
 // a process reads its own parts; every one of them tests all samples.
 class TrainingLoop {
  public:
-  TrainingLoop(Model& step, Model& inference, const TrainingData& data, const LoopOptions& options);
+  TrainingLoop(Model& step, Model* inference, const TrainingData& data, const LoopOptions& options);
 
   int64_t batch() const { return batch_ * options_.parallel.ranks; }  // of all ranks
   int64_t steps_per_epoch() const { return steps_per_epoch_; }
@@ -63,8 +76,8 @@ class TrainingLoop {
   void resume(const std::string& path);
   void save(const std::string& path) const;
 
-  // From where it stands to the end of the last epoch, or until `stop` is true. UserError TSR-5120 for a loss that is
-  // no finite number.
+  // From where it stands to the end of the last epoch, or until `stop` is true. UserError TSR-5120 for a loss, or
+  // gradients, that are no finite numbers; the states are those before the step then.
   LoopResult run(const std::atomic<bool>& stop, const std::function<void(const EpochReport&)>& on_epoch);
   // What a test of the parameters as they are gives.
   void test(EpochReport& report);
@@ -73,9 +86,10 @@ class TrainingLoop {
   // The samples of the parts of this rank, of the whole batch that begins at `begin`.
   void gather(const std::vector<int64_t>& rows, size_t begin);
   int64_t place_in_batch(int64_t sample) const;
+  [[noreturn]] void refuse_step(int64_t number) const;
 
   Model& step_;
-  Model& inference_;
+  Model* inference_;
   const TrainingData& data_;
   const LoopOptions options_;
   Tensor samples_, targets_;                 // as rows of the model's types
@@ -83,6 +97,7 @@ class TrainingLoop {
   int64_t test_batch_ = 0;
   std::shared_ptr<std::vector<std::byte>> batch_bytes_, target_bytes_, test_bytes_;
   std::shared_ptr<double> rate_;
+  std::vector<Tensor> inputs_;  // of the step
 };
 
 }  // namespace tessera

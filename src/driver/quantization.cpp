@@ -47,23 +47,6 @@ Graph with_transposes(const Graph& graph) {
       });
 }
 
-// Products as such, with batch normalisations and pads in them: what is between a product's data and the product could
-// not be folded into it behind a pair.
-Graph prepared(const Graph& model, const DriverOptions& driver) {
-  constexpr std::array<std::string_view, 1> kOpened = {"gemm"};
-  constexpr std::array kPasses = {"fold_constants", "dce", "fold_pads", "fold_batch_norm_forward", "fold_batch_norm",
-                                  "fold_constants", "dce"};
-  GraphInterpreter evaluator;
-  const Target target = deciding_target(driver.compile);
-  const PassContext context{standard_ops(), evaluator, target, driver.compile.opt_level, nullptr, DType::kF32};
-  Graph graph = with_transposes(open_composites(model, standard_ops(), kOpened));
-  for (const char* pass : kPasses) graph = find_graph_pass(pass)->run(graph, context);
-  // Times are told apart by names.
-  for (const WeightedProduct& product : weighted_products(graph))
-    if (Node& node = graph.node(product.node); node.loc.empty()) node.loc = product.name;
-  return graph;
-}
-
 std::unique_ptr<Model> compiled(Graph graph, const DriverOptions& driver) {
   DriverOptions options = driver;
   options.compile.dims.clear();
@@ -179,7 +162,7 @@ class Quantization {
  public:
   Quantization(const Graph& model, const SampleSource& samples, const QuantizationOptions& options,
                const DriverOptions& driver, const Step& on_step)
-      : samples_(samples), options_(options), driver_(driver), step_(on_step), graph_(prepared(model, driver)) {}
+      : samples_(samples), options_(options), driver_(driver), step_(on_step), graph_(quantizable(model, driver)) {}
 
   QuantizedModel run() {
     find_layers();
@@ -340,6 +323,22 @@ class Quantization {
 };
 
 }  // namespace
+
+// What is between a product's data and the product could not be folded into it behind a pair.
+Graph quantizable(const Graph& model, const DriverOptions& driver) {
+  constexpr std::array<std::string_view, 1> kOpened = {"gemm"};
+  constexpr std::array kPasses = {"fold_constants", "dce", "fold_pads", "fold_batch_norm_forward", "fold_batch_norm",
+                                  "fold_constants", "dce"};
+  GraphInterpreter evaluator;
+  const Target target = deciding_target(driver.compile);
+  const PassContext context{standard_ops(), evaluator, target, driver.compile.opt_level, nullptr, DType::kF32};
+  Graph graph = with_transposes(open_composites(model, standard_ops(), kOpened));
+  for (const char* pass : kPasses) graph = find_graph_pass(pass)->run(graph, context);
+  // Times are told apart by names.
+  for (const WeightedProduct& product : weighted_products(graph))
+    if (Node& node = graph.node(product.node); node.loc.empty()) node.loc = product.name;
+  return graph;
+}
 
 std::string_view layer_choice_text(LayerChoice choice) {
   switch (choice) {

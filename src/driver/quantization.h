@@ -67,6 +67,9 @@ struct QuantizedModel {
   QuantizationReport report;
 };
 
+// `model` as layers are quantised in it: products alone, constants and batch normalisations folded into their weights.
+Graph quantizable(const Graph& model, const DriverOptions& driver);
+
 // `model` has sizes that are all known, and one sample's tensors fit its inputs. UserError TSR-2091 (weights that are
 // not finite), TSR-2092 (no layer to quantise), TSR-2093 (samples that make values that are not finite, named), and
 // what `samples` throws. `on_step` is told what is going on.

@@ -1,7 +1,11 @@
 #include "graph/subgraph.h"
 
 #include <algorithm>
+#include <map>
+#include <optional>
+#include <set>
 #include <unordered_set>
+#include <utility>
 
 #include "graph/data_sizes.h"
 #include "graph/op_def.h"
@@ -87,6 +91,36 @@ Graph extract(const Graph& graph, const Subgraph& part) {
   return result;
 }
 
+namespace {
+
+// The numbers of a constant, whatever its shape.
+using Numbers = std::pair<const std::byte*, int64_t>;
+
+std::optional<Numbers> numbers_of(const Node& node) {
+  if (node.op->kind != OpKind::kConstant) return std::nullopt;
+  const TensorPtr value = node.attrs.get<TensorPtr>("value");
+  if (value->num_elements() == 0) return std::nullopt;
+  return Numbers{value->bytes(), value->num_bytes()};
+}
+
+// Constants that only other shapes of them are left of (Emitter::reshape) give their names to these: a bias is called
+// what the file calls it.
+void keep_names(const Graph& graph, const std::set<NodeId>& kept, Graph& result) {
+  std::map<Numbers, std::string> gone;
+  for (size_t id = 0; id < graph.nodes().size(); ++id)
+    if (const auto numbers = numbers_of(graph.nodes()[id]); numbers && !kept.count(static_cast<NodeId>(id)))
+      gone.emplace(*numbers, graph.value(graph.nodes()[id].outputs[0]).name);
+  for (const Node& node : result.nodes()) {
+    const auto numbers = numbers_of(node);
+    const auto found = numbers ? gone.find(*numbers) : gone.end();
+    if (found == gone.end()) continue;
+    if (result.unique_name(found->second) == found->second) result.rename(node.outputs[0], found->second);
+    gone.erase(found);
+  }
+}
+
+}  // namespace
+
 Graph needed_part(const Graph& graph) { return needed_part(graph, graph.inputs, graph.outputs); }
 
 Graph needed_part(const Graph& graph, const std::vector<ValueId>& inputs, const std::vector<ValueId>& outputs) {
@@ -103,6 +137,7 @@ Graph needed_part(const Graph& graph, const std::vector<ValueId>& inputs, const 
     sizes.keep(node);
   }
   Graph result = extract(graph, part);
+  keep_names(graph, part.nodes, result);
   if (outputs == graph.outputs && inputs == graph.inputs) {
     result.states = graph.states;
     result.checks = graph.checks;

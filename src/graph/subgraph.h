@@ -25,7 +25,8 @@ Subgraph subgraph_of(const Graph& graph, const std::set<NodeId>& nodes);
 Graph extract(const Graph& graph, const Subgraph& part);
 
 // The graph without nodes that no output needs, those that only served to find attributes, and without symbols that
-// nothing mentions. REQUIRES: KnownSymbols has the graph's.
+// nothing mentions. A constant of which only other shapes are left, which nodes made, gives its name to the first of
+// them. REQUIRES: KnownSymbols has the graph's.
 Graph needed_part(const Graph& graph);
 // What `outputs` need, with these inputs, which other than the graph's own are values that nodes of it read. States and
 // checks are those of the graph only where inputs and outputs are its own.

@@ -5,6 +5,7 @@
 #include <cstring>
 #include <filesystem>
 #include <fstream>
+#include <string_view>
 
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
@@ -40,18 +41,32 @@ constexpr uint64_t kMostHeader = 100'000'000;  // the library's own limit
                    .hint = {}});
 }
 
+// The form keeps this name for the metadata: a tensor of that name, or of one that this makes, has a further underscore
+// in the file.
+constexpr std::string_view kMetadata = "__metadata__";
+
+bool is_metadata_with(const std::string& name, size_t least_underscores) {
+  return name.starts_with(kMetadata) && name.size() >= kMetadata.size() + least_underscores &&
+         name.find_first_not_of('_', kMetadata.size()) == std::string::npos;
+}
+
+std::string name_in_file(const std::string& name) { return is_metadata_with(name, 0) ? name + "_" : name; }
+std::string name_of_tensor(const std::string& in_file) {
+  return is_metadata_with(in_file, 1) ? in_file.substr(0, in_file.size() - 1) : in_file;
+}
+
 }  // namespace
 
 void write_safetensors(const std::string& path, const NamedTensors& contents) {
   nlohmann::json header = nlohmann::json::object();
-  if (!contents.metadata.empty()) header["__metadata__"] = contents.metadata;
+  if (!contents.metadata.empty()) header[kMetadata] = contents.metadata;
   uint64_t offset = 0;
   for (const auto& [name, tensor] : contents.tensors) {
     const auto known =
         std::find_if(kNames.begin(), kNames.end(), [&](const auto& n) { return n.first == tensor.dtype(); });
     check(known != kNames.end(), "a type that safetensors has");
     const auto size = static_cast<uint64_t>(tensor.num_bytes());
-    header[name] = {{"dtype", known->second}, {"shape", tensor.dims()}, {"data_offsets", {offset, offset + size}}};
+    header[name_in_file(name)] = {{"dtype", known->second}, {"shape", tensor.dims()}, {"data_offsets", {offset, offset + size}}};
     offset += size;
   }
   std::string text = header.dump();
@@ -85,7 +100,7 @@ NamedTensors read_safetensors(const std::string& path) {
   NamedTensors contents;
   try {
     for (const auto& [name, entry] : header.items()) {
-      if (name == "__metadata__") {
+      if (name == kMetadata) {
         contents.metadata = entry.get<std::map<std::string, std::string>>();
         continue;
       }
@@ -106,7 +121,7 @@ NamedTensors read_safetensors(const std::string& path) {
       file.seekg(static_cast<std::streamoff>(begin + offsets[0]));
       if (!file.read(reinterpret_cast<char*>(tensor.mutable_bytes()), static_cast<std::streamsize>(bytes)))
         refuse(path, fmt::format("tensor '{}' cannot be read", name));
-      contents.tensors.emplace_back(name, std::move(tensor));
+      contents.tensors.emplace_back(name_of_tensor(name), std::move(tensor));
     }
   } catch (const nlohmann::json::exception&) {
     refuse(path, "an entry of its header is not as it should be");

@@ -1,5 +1,6 @@
 // Tensors by name in one file, in the form that Python's library safetensors reads and writes: the length of a header
-// (u64, little endian), the header as JSON, then the bytes of all tensors without gaps.
+// (u64, little endian), the header as JSON, then the bytes of all tensors without gaps. A tensor may be called
+// "__metadata__", which the form keeps for itself: in the file it has a further underscore.
 #pragma once
 
 #include <map>

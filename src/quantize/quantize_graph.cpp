@@ -33,8 +33,10 @@ struct Weights {
   Tensor scales;
 };
 
-// Symmetric: the largest magnitude is 127.
-Weights quantized_weights(const Tensor& weights, size_t axis, Granularity granularity, const std::string& name) {
+// Symmetric: the largest magnitude is the largest integer of `bits` bits. As the composite fake_quantize_weights.
+Weights quantized_weights(const Tensor& weights, size_t axis, Granularity granularity, int bits,
+                          const std::string& name) {
+  const auto most_integer = static_cast<float>((1 << (bits - 1)) - 1);
   const std::vector<int64_t>& dims = weights.dims();
   int64_t inner = 1;
   for (size_t d = axis + 1; d < dims.size(); ++d) inner *= dims[d];
@@ -57,13 +59,13 @@ Weights quantized_weights(const Tensor& weights, size_t axis, Granularity granul
                         granularity == Granularity::kChannel ? std::vector<int64_t>{outputs} : std::vector<int64_t>{})};
   const std::span<float> scale = result.scales.as_mutable<float>();
   for (size_t s = 0; s < scale.size(); ++s) {
-    scale[s] = largest[s] / 127;
+    scale[s] = largest[s] / most_integer;
     if (!(scale[s] >= std::numeric_limits<float>::min())) scale[s] = 1;
   }
   const std::span<int8_t> integers = result.integers.as_mutable<int8_t>();
   for (size_t i = 0; i < numbers.size(); ++i) {
     const float q = std::nearbyint(numbers[i] / scale[scale_of(static_cast<int64_t>(i))]);
-    integers[i] = static_cast<int8_t>(std::clamp(q, -127.F, 127.F));
+    integers[i] = static_cast<int8_t>(std::clamp(q, -most_integer, most_integer));
   }
   return result;
 }
@@ -117,7 +119,8 @@ class Quantizer {
     const WeightedProduct& p = product.product;
     const auto key = std::make_pair(p.weights, p.outputs_axis);
     if (const auto known = weights_.find(key); known != weights_.end()) return known->second;
-    Weights made = quantized_weights(*constant_of(graph_, p.weights), p.outputs_axis, options_.weights, p.name);
+    Weights made = quantized_weights(*constant_of(graph_, p.weights), p.outputs_axis, options_.weights,
+                                     options_.weight_bits, p.name);
     Attrs attrs;
     if (options_.weights == Granularity::kChannel) attrs.set("axis", static_cast<int64_t>(p.outputs_axis));
     const std::string name = name_of(p.weights);

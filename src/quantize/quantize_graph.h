@@ -35,6 +35,7 @@ enum class Granularity : uint8_t { kTensor, kChannel };
 struct QuantizeOptions {
   DType activations = DType::kU8;  // or kI8, without a zero point
   Granularity weights = Granularity::kChannel;
+  int weight_bits = 8;  // 2 to 8: weights are i8 that use so many, a sign among them
 };
 
 // The product with the range of its data.

@@ -24,23 +24,6 @@ std::string mesh_of(const DataParallel& how) { return Mesh{{{kAxis, how.ranks}}}
   throw UserError({.id = "TSR-2085", .message = found, .node = {}, .legal = legal, .hint = {}});
 }
 
-// Appends the nodes of `from` to `to`; `map` has the values that its inputs are, and receives the others.
-void append_nodes(Graph& to, const Graph& from, std::vector<ValueId>& map) {
-  for (const Node& node : from.nodes()) {
-    Node copy = node;
-    for (ValueId& input : copy.inputs) input = map[static_cast<size_t>(input)];
-    copy.outputs.clear();
-    std::vector<TensorType> types;
-    std::vector<std::string> names;
-    for (const ValueId output : node.outputs) {
-      types.push_back(from.type(output));
-      names.push_back(from.value(output).name);
-    }
-    const NodeId id = to.add_node(std::move(copy), std::move(types), std::move(names));
-    for (size_t i = 0; i < node.outputs.size(); ++i) map[static_cast<size_t>(node.outputs[i])] = to.node(id).outputs[i];
-  }
-}
-
 class Sharing {
  public:
   Sharing(const Graph& step, size_t num_batched, size_t num_alike, const DataParallel& how, const OpTable& ops)

@@ -3,16 +3,20 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <cstring>
+#include <cmath>
+#include <limits>
 #include <map>
 #include <optional>
 #include <set>
-#include <tuple>
 
+#include "arith/simplify.h"
 #include "autodiff/gradients.h"
 #include "ops/composites/composites.h"
 #include "ops/op_util.h"
 #include "support/error.h"
+#include "train/dropout.h"
+#include "train/fake_quantization.h"
+#include "train/weights.h"
 
 namespace tessera::inline train {
 namespace {
@@ -35,27 +39,23 @@ size_t index(ValueId v) { return static_cast<size_t>(v); }
   throw UserError({.id = id, .message = found, .node = {}, .legal = legal, .hint = hint});
 }
 
-// The constants that are running mean or variance of a batch normalisation.
+// The operands that follow what a step sees: running mean and variance of a batch normalisation, the range of a fake
+// quantisation.
+std::vector<size_t> statistic_operands(const Node& node) {
+  if (is_composite(&node, "batch_norm")) return {3, 4};
+  if (is_composite(&node, "fake_quantize")) return {1, 2};
+  return {};
+}
+
+// The constants that are such.
 std::set<ValueId> statistics_of(const Graph& model) {
   std::set<ValueId> found;
   for (const Node& node : model.nodes())
-    if (is_composite(&node, "batch_norm"))
-      for (const size_t i : {3, 4}) {
-        const Node* producer = model.producer(node.inputs[i]);
-        if (producer && producer->op->kind == OpKind::kConstant) found.insert(node.inputs[i]);
-      }
+    for (const size_t i : statistic_operands(node)) {
+      const Node* producer = model.producer(node.inputs[i]);
+      if (producer && producer->op->kind == OpKind::kConstant) found.insert(node.inputs[i]);
+    }
   return found;
-}
-
-// Which constants are one: those of these numbers in memory.
-using Numbers = std::tuple<const std::byte*, int64_t, DType>;
-
-// Of constants of rank 1 or more; others are numbers of the operators.
-std::optional<Numbers> numbers_of(const Node& node) {
-  if (node.op->kind != OpKind::kConstant) return std::nullopt;
-  const TensorPtr value = node.attrs.get<TensorPtr>("value");
-  if (value->dims().empty() || value->num_elements() == 0) return std::nullopt;
-  return Numbers{value->bytes(), value->num_elements(), value->dtype()};
 }
 
 std::vector<ValueId> parameters_of(const Graph& model) {
@@ -90,6 +90,10 @@ class StepBuilder {
     if (!(options_.clip_norm >= 0)) refuse("TSR-2081", fmt::format("clip_norm = {}", options_.clip_norm), "0 or more");
     if (!(options_.label_smoothing >= 0 && options_.label_smoothing < 1))
       refuse("TSR-2081", fmt::format("label_smoothing = {}", options_.label_smoothing), "0 or more, and below 1");
+    if (!(options_.loss_scale >= 0) || !std::isfinite(options_.loss_scale))
+      refuse("TSR-2081", fmt::format("loss_scale = {}", options_.loss_scale), "a finite number, 0 or more");
+    if (options_.label_smoothing > 0 && options_.ignored)
+      refuse("TSR-2081", "label_smoothing of targets some of which are ignored", "one of the two");
     if (options_.label_smoothing > 0 && options_.loss == LossKind::kMeanSquaredError)
       refuse("TSR-2081", "label_smoothing of the loss mse", "a loss of classes");
     if (!model_.states.empty())
@@ -122,7 +126,10 @@ class StepBuilder {
              "a model without batch normalisations, or no leaves");
   }
 
-  TensorPtr initial(ValueId constant) const { return model_.producer(constant)->attrs.get<TensorPtr>("value"); }
+  TensorPtr initial(ValueId constant) const {
+    const TensorPtr value = model_.producer(constant)->attrs.get<TensorPtr>("value");
+    return has_master(constant) ? as_dtype(value, DType::kF32) : value;
+  }
 
   void forward() {
     graph_.name = model_.name;
@@ -133,19 +140,79 @@ class StepBuilder {
       map_[index(input)] = graph_.add_input(model_.value(input).name, model_.type(input));
     const ValueId scores_of_model = scores();
     const ValueId target = graph_.add_input(graph_.unique_name("target"), target_type(scores_of_model));
-    rate_ = graph_.add_input(graph_.unique_name("learning_rate"), TensorType{DType::kF64, {}, {}});
+    graph_.add_input(graph_.unique_name("learning_rate"), TensorType{DType::kF64, {}, {}});
     for (const auto* values : {&parameters_, &statistics_})
-      for (const ValueId value : *values)
-        map_[index(value)] = graph_.add_input(model_.value(value).name, model_.type(value));
+      for (const ValueId value : *values) {
+        TensorType type = model_.type(value);
+        const DType read = type.dtype;
+        if (has_master(value)) type.dtype = DType::kF32;
+        state_of_[value] = graph_.add_input(model_.value(value).name, type);
+        map_[index(value)] = o.cast(state_of_[value], read);
+      }
+    const auto is_dropout = [](const Node& node) { return is_composite(&node, "dropout"); };
+    reads_step_ = std::any_of(model_.nodes().begin(), model_.nodes().end(), is_dropout);
+    if (reads_step_) done_ = graph_.add_input(graph_.unique_name("training.step"), {DType::kI64, {}, {}});
+    if (reads_step_ && options_.parallel.is_used())
+      refuse("TSR-2085", "the model has dropouts, which drop the same elements of each part", "a model without dropouts");
     for (const Node& node : model_.nodes()) copy(builder, node);
-    const ValueId y = map_[index(scores_of_model)];
     builder.set_loc("loss");
-    const ValueId loss = loss_of(o, y, target);
-    const ValueId correct = correct_of(o, y, target);
+    const auto [y, wanted] = with_classes_second(o, map_[index(scores_of_model)], target);
+    ValueId loss = loss_of(o, options_.loss, options_.label_smoothing, options_.ignored, y, wanted);
+    const ValueId correct = has_classes() ? count_right(o, y, wanted) : o.zero(DType::kI64);
+    if (options_.distillation.teacher) loss = distilled(o, loss, y);
+    if (is_scaled()) {
+      const ValueId scale = graph_.add_input(graph_.unique_name("training.loss_scale"), {DType::kF32, {}, {}});
+      scaled_loss_ = o.mul(loss, o.cast(scale, o.type(loss).dtype));
+    }
     graph_.rename(loss, graph_.unique_name("loss"));
     graph_.rename(correct, graph_.unique_name("correct"));
     graph_.outputs = {loss, correct};
     for (const ValueId value : statistics_) graph_.outputs.push_back(next_statistics_.at(value));
+  }
+
+  // The loss with the teacher's part.
+  ValueId distilled(const GraphOps& o, ValueId loss, ValueId student) {
+    const Distillation& how = options_.distillation;
+    const Graph& teacher = *how.teacher;
+    const auto types = [](const Graph& graph) {
+      return fmt::format("{} -> {}", graph.type(graph.inputs[0]).to_string(), graph.type(graph.outputs[0]).to_string());
+    };
+    if (!(how.weight >= 0 && how.weight <= 1)) refuse("TSR-2081", fmt::format("distill_weight = {}", how.weight), "0 to 1");
+    if (!(how.temperature > 0) || !std::isfinite(how.temperature))
+      refuse("TSR-2081", fmt::format("temperature = {}", how.temperature), "a finite number above 0");
+    if (teacher.inputs.size() != 1 || model_.inputs.size() != 1 || teacher.outputs.empty() ||
+        types(teacher) != types(model_))
+      refuse("TSR-2082", fmt::format("the teacher is {}", teacher.inputs.empty() ? "without inputs" : types(teacher)),
+             fmt::format("a teacher with one input and the types of the model: {}", types(model_)));
+    std::vector<ValueId> map(teacher.values().size(), -1);
+    map[index(teacher.inputs[0])] = graph_.inputs[0];
+    append_nodes(graph_, teacher, map, "teacher/");
+    const ValueId scores = with_classes_second(o, map[index(scores_in(teacher))], graph_.inputs[0]).first;
+    const ValueId part = distillation_loss(o, options_.loss, how.temperature, student, scores);
+    return o.add(o.times(loss, 1 - how.weight), o.times(part, how.weight));
+  }
+
+  bool has_master(ValueId parameter) const {
+    const bool learns = std::find(parameters_.begin(), parameters_.end(), parameter) != parameters_.end();
+    return learns && options_.master_weights && dtype_bits(model_.type(parameter).dtype) < 32;
+  }
+
+  // A product of numbers of 16 bits in place of one of f32.
+  bool is_narrowed(const Node& node) const {
+    if (options_.products == DType::kF32) return false;
+    const bool is_product = node.op->name == "conv" || node.op->name == "matmul" || is_composite(&node, "gemm") ||
+                            is_composite(&node, "conv_transpose");
+    return is_product && std::all_of(node.inputs.begin(), node.inputs.end(),
+                                     [&](ValueId v) { return model_.type(v).dtype == DType::kF32; });
+  }
+  ValueId narrowed(GraphBuilder& builder, const Node& node, std::vector<ValueId> operands) const {
+    const GraphOps o{builder, ops_};
+    for (ValueId& operand : operands) operand = o.cast(operand, options_.products);
+    Attrs attrs = node.attrs;
+    if (node.op->kind != OpKind::kComposite) return o.cast(o.op(node.op->name, operands, attrs), DType::kF32);
+    const auto name = attrs.get<std::string>("name");
+    attrs.erase("name");
+    return o.cast(add_composite(builder, ops_, name, operands, attrs)[0], DType::kF32);
   }
 
   void copy(GraphBuilder& builder, const Node& node) {
@@ -165,10 +232,40 @@ class StepBuilder {
       next_statistics_[node.inputs[4]] = results[2];
       return;
     }
+    if (is_composite(&node, "dropout")) {
+      map_[index(node.outputs[0])] = dropped({builder, ops_}, operands[0], node.attrs.get<double>("ratio"), options_.seed,
+                                             done_, num_dropouts_++);
+      return;
+    }
+    if (is_narrowed(node)) {
+      map_[index(node.outputs[0])] = narrowed(builder, node, operands);
+      return;
+    }
+    if (is_composite(&node, "fake_quantize") && is_statistic(node.inputs[1]) && is_statistic(node.inputs[2])) {
+      const GraphOps o{builder, ops_};
+      const ValueId low = moved_range(o, operands[0], operands, "min"),
+                    high = moved_range(o, operands[0], operands, "max");
+      next_statistics_[node.inputs[1]] = low;
+      next_statistics_[node.inputs[2]] = high;
+      map_[index(node.outputs[0])] = add_composite(builder, ops_, "fake_quantize", {operands[0], low, high},
+                                                   {{"to", node.attrs.get<DType>("to")}})[0];
+      return;
+    }
     std::vector<std::string> names;
     for (const ValueId output : node.outputs) names.push_back(model_.value(output).name);
     const std::vector<ValueId> results = builder.add_multi(*node.op, operands, node.attrs, node.regions, names);
     for (size_t i = 0; i < results.size(); ++i) map_[index(node.outputs[i])] = results[i];
+  }
+
+  // One end of a range: the batch's own at first (both ends are equal: nothing was seen), then moved towards it.
+  ValueId moved_range(const GraphOps& o, ValueId x, const std::vector<ValueId>& operands, const char* end) const {
+    const ValueId old = operands[end == std::string_view("min") ? 1 : 2];
+    ValueId seen = o.over_all(end, x);
+    if (options_.parallel.ranks > 1)
+      seen = o.times(sum_over_ranks(o.builder, seen, options_.parallel, ops_),
+                     1 / static_cast<double>(options_.parallel.ranks));
+    const ValueId moved = o.add(old, o.times(o.sub(seen, old), 1 - kRangeMomentum));
+    return o.op("select", {o.op("eq", {operands[1], operands[2]}), seen, moved});
   }
 
   // batch_norm_training whose mean and variance are those of all ranks' samples: the result, and both running values.
@@ -221,112 +318,192 @@ class StepBuilder {
     if (type.rank() < 2)
       refuse("TSR-2082", fmt::format("output '{}' has the type {}", model_.value(output).name, type.to_string()),
              "scores [N, classes, ...]", "choose the loss mse for a model that does not classify");
-    const Node* producer = model_.producer(output);
+    return scores_in(model_);
+  }
+
+  // Without the softmax that a classifier ends with.
+  ValueId scores_in(const Graph& model) const {
+    const ValueId output = model.outputs[0];
+    const Node* producer = model.producer(output);
     if (options_.loss == LossKind::kCrossEntropy && is_composite(producer, "softmax") &&
-        producer->attrs.get_int("axis") == 1)
+        producer->attrs.get_int("axis") == static_cast<int64_t>(class_axis(model.type(output))))
       return producer->inputs[0];
     return output;
   }
 
+  bool has_classes() const { return options_.loss != LossKind::kMeanSquaredError; }
+  size_t class_axis(const TensorType& scores) const { return options_.classes_last ? scores.shape.size() - 1 : 1; }
+
   TensorType target_type(ValueId scores) const {
     TensorType type = model_.type(scores);
     type.layout = {};
-    if (options_.loss == LossKind::kMeanSquaredError) return type;
-    type.shape.erase(type.shape.begin() + 1);
+    if (!has_classes()) return type;
+    type.shape.erase(type.shape.begin() + static_cast<std::ptrdiff_t>(class_axis(type)));
     return {DType::kI64, type.shape, {}};
   }
 
-  ValueId loss_of(const GraphOps& o, ValueId y, ValueId target) const {
-    if (options_.loss == LossKind::kMeanSquaredError) {
-      const ValueId off = o.sub(y, target);
-      std::vector<int64_t> axes(o.type(y).shape.size());
-      for (size_t d = 0; d < axes.size(); ++d) axes[d] = static_cast<int64_t>(d);
-      return add_composite(o.builder, ops_, "reduce_mean", {o.mul(off, off)},
-                           {{"axes", std::move(axes)}, {"keepdims", false}})[0];
-    }
-    const char* name = options_.loss == LossKind::kCrossEntropy ? "softmax_cross_entropy" : "nll_loss";
-    const std::vector<ValueId> results =
-        add_composite(o.builder, ops_, name, {y, target}, {{"reduction", std::string("mean")}});
-    if (options_.label_smoothing == 0) return results[0];
-    // The mean over classes, too, of what the loss is where each is the target.
-    const ValueId logs = options_.loss == LossKind::kCrossEntropy ? results[1] : y;
-    std::vector<int64_t> axes(o.type(logs).shape.size());
-    for (size_t d = 0; d < axes.size(); ++d) axes[d] = static_cast<int64_t>(d);
-    const ValueId mean =
-        add_composite(o.builder, ops_, "reduce_mean", {logs}, {{"axes", std::move(axes)}, {"keepdims", false}})[0];
-    return o.sub(o.times(results[0], 1 - options_.label_smoothing), o.times(mean, options_.label_smoothing));
+  // Scores and targets as [N, classes, ...] and [N, ...].
+  std::pair<ValueId, ValueId> with_classes_second(const GraphOps& o, ValueId y, ValueId target) const {
+    const Shape shape = o.type(y).shape;
+    if (!has_classes() || !options_.classes_last || shape.size() == 2) return {y, target};
+    Expr places = 1;
+    for (size_t d = 0; d + 1 < shape.size(); ++d) places = normalize_size(places * shape[d]);
+    return {o.op("reshape", {y}, {{"shape", Shape{places, shape.back()}}}),
+            o.op("reshape", {target}, {{"shape", Shape{places}}})};
   }
 
-  // How many targets have the largest score.
-  ValueId correct_of(const GraphOps& o, ValueId y, ValueId target) const {
-    if (options_.loss == LossKind::kMeanSquaredError) return o.scalar(0, DType::kI64);
-    const Shape shape = o.type(y).shape;
-    Shape one_class = shape;
-    one_class[1] = 1;
-    const ValueId largest = o.reduce("max", y, {1}, true);
-    const ValueId number = o.op("iota", {}, {{"shape", shape}, {"axis", int64_t{1}}, {"dtype", DType::kI64}});
-    const ValueId is_target = o.op("eq", {number, o.op("reshape", {target}, {{"shape", one_class}})});
-    const ValueId is_largest = o.op("eq", {y, largest});
-    return o.total(o.cast(o.op("logical_and", {is_target, is_largest}), DType::kI64));
-  }
+  // A state: what it is before the step and after it.
+  struct Moving {
+    std::string name;
+    ValueId before = -1, after = -1;
+    TensorPtr initial;  // null: zeros
+  };
 
   TrainingStep update() {
     std::vector<ValueId> wrt;
-    for (const ValueId value : parameters_) wrt.push_back(map_[index(value)]);
-    Graph graph = share_batch(gradients(graph_, graph_.outputs[0], wrt, ops_), model_.inputs.size() + 1,
-                              statistics_.size(), options_.parallel, ops_);
+    for (const ValueId value : parameters_) wrt.push_back(state_of_.at(value));
+    const size_t num_own = model_.inputs.size() + 2;
+    Graph graph = share_batch(gradients(graph_, scaled_loss_ >= 0 ? scaled_loss_ : graph_.outputs[0], wrt, ops_),
+                              model_.inputs.size() + 1, statistics_.size(), options_.parallel, ops_);
     GraphBuilder builder(graph);
     const GraphOps o{builder, ops_};
-    std::vector<ValueId> inputs(graph.inputs.begin() + static_cast<std::ptrdiff_t>(model_.inputs.size()) + 2,
-                                graph.inputs.end());  // parameters, statistics
-    const ValueId rate = graph.inputs[model_.inputs.size() + 1];
-    std::vector<ValueId> given(graph.outputs.begin() + 2 + std::ssize(statistics_), graph.outputs.end());
-    const std::vector<ValueId> statistics(graph.outputs.begin() + 2,
-                                          graph.outputs.begin() + 2 + std::ssize(statistics_));
+    const ValueId rate = graph.inputs[num_own - 1];
+    const auto begin = graph.outputs.begin() + 2;
+    std::vector<ValueId> given(begin + std::ssize(statistics_), graph.outputs.end());
+    const std::vector<ValueId> statistics(begin, begin + std::ssize(statistics_));
     graph.outputs.resize(2);
 
     TrainingStep step;
+    std::vector<Moving> states;
+    size_t input = num_own;
     for (const auto& [values, names] :
          {std::pair{&parameters_, &step.parameters}, std::pair{&statistics_, &step.statistics}})
       for (const ValueId value : *values) {
         names->push_back(model_.value(value).name);
-        graph.states.push_back({names->back(), initial(value)});
         taken_.insert(names->back());
+        states.push_back({names->back(), graph.inputs[input++], -1, initial(value)});
       }
+    std::vector<Moving> last;  // what counts steps
+    const auto number_state = [&](const char* name, DType dtype, bool is_there, TensorPtr initial) {
+      const ValueId before = is_there ? graph.inputs[input++] : graph.add_input(graph.unique_name(name), {dtype, {}, {}});
+      last.push_back({free_name(name), before, before, std::move(initial)});
+      return before;
+    };
+    const ValueId done = number_state("training.step", DType::kI64, reads_step_, nullptr);
+
+    ok_ = -1;
+    ValueId updates = done;  // that were done before
+    builder.set_loc("training.step");
+    if (options_.guarded) require(o, finite(o, graph.outputs[0]));
+    if (is_scaled()) {
+      const ValueId scale = number_state("training.loss_scale", DType::kF32, true, first_scale());
+      const ValueId grown = number_state("training.scaled_steps", DType::kI64, false, nullptr);
+      updates = number_state("training.updates", DType::kI64, false, nullptr);
+      unscale(o, given, scale);
+      last[1].after = next_scale(o, scale, grown);
+      last[2].after = o.op("select", {has_grown(o, grown), o.integer(0), o.op("select", {ok_, o.plus(grown, 1), o.integer(0)})});
+    }
     if (options_.clip_norm > 0) clip(o, given);
 
     builder.set_loc("training.step");
-    std::vector<std::vector<ValueId>> moments;
-    std::vector<State> moment_states;
-    for (size_t i = 0; i < parameters_.size(); ++i) {
-      moments.emplace_back();
-      TensorType type = graph.type(inputs[i]);
-      type.dtype = updated_in(type.dtype);
-      for (const std::string& name : moment_names(options_.optimizer)) {
-        moment_states.push_back({free_name(fmt::format("{}.{}", step.parameters[i], name)), nullptr});
-        moments.back().push_back(graph.add_input(graph.unique_name(moment_states.back().name), type));
-      }
-    }
-    const ValueId done = graph.add_input(graph.unique_name("training.step"), TensorType{DType::kI64, {}, {}});
-    const ValueId number = o.plus(done, 1);
+    const ValueId number = o.plus(updates, 1);
     const StepNumbers numbers{rate, o.cast(number, DType::kF64)};
-    std::vector<ValueId> after, moments_after;
+    std::vector<Moving> moments, masks;
     for (size_t i = 0; i < parameters_.size(); ++i) {
-      builder.set_loc(step.parameters[i] + ".update");
-      const DType dtype = graph.type(inputs[i]).dtype, update = updated_in(dtype);
-      const std::vector<ValueId> next = optimizer_step(o, options_.optimizer, numbers, o.cast(inputs[i], update),
-                                                       o.cast(given[i], update), moments[i]);
-      after.push_back(o.cast(next[0], dtype));
-      moments_after.insert(moments_after.end(), next.begin() + 1, next.end());
+      builder.set_loc(states[i].name + ".update");
+      const TensorType type = graph.type(states[i].before);
+      const TensorType wide = {updated_in(type.dtype), type.shape, {}};
+      const size_t first = moments.size();
+      std::vector<ValueId> before;
+      for (const std::string& name : moment_names(options_.optimizer)) {
+        const std::string wanted = free_name(fmt::format("{}.{}", states[i].name, name));
+        before.push_back(graph.add_input(graph.unique_name(wanted), wide));
+        moments.push_back({wanted, before.back(), -1, nullptr});
+      }
+      const std::vector<ValueId> next = optimizer_step(o, options_.optimizer, numbers, o.cast(states[i].before, wide.dtype),
+                                                       o.cast(given[i], wide.dtype), before);
+      ValueId after = o.cast(next[0], type.dtype);
+      if (is_masked(states[i].name)) {
+        const std::string wanted = free_name(states[i].name + ".mask");
+        const ValueId mask = graph.add_input(graph.unique_name(wanted), type);
+        masks.push_back({wanted, mask, mask, ones(type)});
+        after = o.mul(after, mask);
+      }
+      states[i].after = kept_unless_ok(o, after, states[i].before);
+      for (size_t m = 0; m < before.size(); ++m) moments[first + m].after = kept_unless_ok(o, next[m + 1], before[m]);
     }
-    graph.states.insert(graph.states.end(), moment_states.begin(), moment_states.end());
-    graph.states.push_back({free_name("training.step"), nullptr});
-    graph.outputs.insert(graph.outputs.end(), after.begin(), after.end());
-    graph.outputs.insert(graph.outputs.end(), statistics.begin(), statistics.end());
-    graph.outputs.insert(graph.outputs.end(), moments_after.begin(), moments_after.end());
-    graph.outputs.push_back(number);
+    builder.set_loc("training.step");
+    for (size_t i = 0; i < statistics.size(); ++i) {
+      Moving& statistic = states[parameters_.size() + i];
+      statistic.after = kept_unless_ok(o, statistics[i], statistic.before);
+    }
+    if (ok_ >= 0) {
+      graph.outputs.push_back(o.cast(ok_, DType::kI64));
+      graph.rename(graph.outputs.back(), graph.unique_name("finite"));
+    }
+    // With a scaled loss, steps that changed nothing count, too: they have seen their samples.
+    if (is_scaled()) {
+      last[3].after = kept_unless_ok(o, number, updates);
+      last[0].after = o.plus(done, 1);
+    } else {
+      last[0].after = kept_unless_ok(o, number, done);
+    }
+    std::rotate(last.begin(), last.begin() + 1, last.end());  // the number of steps is the last of all
+    for (const auto* more : {&moments, &masks, &last}) states.insert(states.end(), more->begin(), more->end());
+    finish(graph, num_own, states);
     step.graph = std::move(graph);
     return step;
+  }
+
+  static void finish(Graph& graph, size_t num_own, const std::vector<Moving>& states) {
+    graph.inputs.resize(num_own);
+    for (const Moving& state : states) {
+      graph.states.push_back({state.name, state.initial});
+      graph.inputs.push_back(state.before);
+      graph.outputs.push_back(state.after);
+    }
+  }
+
+  bool is_scaled() const { return options_.loss_scale > 0; }
+  bool is_masked(const std::string& name) const {
+    return std::find(options_.masked.begin(), options_.masked.end(), name) != options_.masked.end();
+  }
+
+  static TensorPtr ones(const TensorType& type) {
+    Tensor tensor(type.dtype, type.dims());
+    for (int64_t i = 0; i < tensor.num_elements(); ++i) tensor.set_double(i, 1);
+    return std::make_shared<const Tensor>(std::move(tensor));
+  }
+  TensorPtr first_scale() const {
+    return std::make_shared<const Tensor>(Tensor::scalar_f32(static_cast<float>(options_.loss_scale)));
+  }
+
+  void require(const GraphOps& o, ValueId condition) { ok_ = ok_ < 0 ? condition : o.op("logical_and", {ok_, condition}); }
+
+  // Gradients of a loss that was multiplied by the scale become its own, and are held to be finite.
+  void unscale(const GraphOps& o, std::vector<ValueId>& given, ValueId scale) {
+    const ValueId inverse = o.div(o.scalar(1, DType::kF32), scale);
+    for (ValueId& g : given) {
+      g = o.mul(g, o.cast(inverse, o.type(g).dtype));
+      const ValueId wrong = o.op("logical_or", {o.op("is_nan", {g}), o.op("is_inf", {g})});
+      require(o, o.op("eq", {o.over_all("max", o.cast(wrong, DType::kI32)), o.zero(DType::kI32)}));
+    }
+  }
+  ValueId has_grown(const GraphOps& o, ValueId grown) const {
+    return o.op("logical_and", {ok_, o.op("ge", {o.plus(grown, 1), o.integer(kScaleGrowth)})});
+  }
+  ValueId next_scale(const GraphOps& o, ValueId scale, ValueId grown) const {
+    const ValueId more = o.op("select", {has_grown(o, grown), o.times(scale, 2), scale});
+    return o.op("select", {ok_, more, o.times(scale, 0.5)});
+  }
+
+  static ValueId finite(const GraphOps& o, ValueId number) {
+    const DType dtype = o.type(number).dtype;
+    return o.op("lt", {o.op("abs", {number}), o.scalar(std::numeric_limits<double>::infinity(), dtype)});
+  }
+
+  ValueId kept_unless_ok(const GraphOps& o, ValueId after, ValueId before) const {
+    return ok_ >= 0 ? o.op("select", {ok_, after, before}) : after;
   }
 
   // A name of a state, which weights of the model may have already.
@@ -337,7 +514,7 @@ class StepBuilder {
   }
 
   // All gradients times min(1, clip_norm / (norm + 1e-6)), as torch.nn.utils.clip_grad_norm_ does.
-  void clip(const GraphOps& o, std::vector<ValueId>& given) const {
+  void clip(const GraphOps& o, std::vector<ValueId>& given) {
     o.builder.set_loc("training.clip_norm");
     ValueId sum = -1;
     for (const ValueId g : given) {
@@ -345,6 +522,7 @@ class StepBuilder {
       sum = sum < 0 ? squares : o.add(sum, squares);
     }
     const DType dtype = o.type(sum).dtype;
+    if (options_.guarded) require(o, finite(o, sum));
     const ValueId part = o.div(o.scalar(options_.clip_norm, dtype), o.plus(o.sqrt(sum), 1e-6));
     const ValueId factor = o.op("min", {part, o.scalar(1, dtype)});
     for (ValueId& g : given) g = o.mul(g, factor);
@@ -358,23 +536,14 @@ class StepBuilder {
   std::set<std::string> taken_;  // names of states
   Graph graph_;
   std::vector<ValueId> map_;
-  ValueId rate_ = -1;
+  std::map<ValueId, ValueId> state_of_;  // by the constant of the model
+  bool reads_step_ = false;              // for its random numbers
+  int64_t num_dropouts_ = 0;
+  ValueId done_ = -1, scaled_loss_ = -1;
+  ValueId ok_ = -1;  // bool[]: what is watched is finite; -1: nothing is
 };
 
 }  // namespace
-
-const std::vector<std::string_view>& loss_names() {
-  static const std::vector<std::string_view> names = {"cross_entropy", "nll", "mse"};
-  return names;
-}
-
-LossKind loss_kind(const std::string& name) {
-  const auto& names = loss_names();
-  const auto found = std::find(names.begin(), names.end(), name);
-  if (found == names.end())
-    refuse("TSR-2080", fmt::format("there is no loss '{}'", name), fmt::format("{}", fmt::join(names, ", ")));
-  return static_cast<LossKind>(found - names.begin());
-}
 
 std::vector<std::string> parameter_names(const Graph& model, const OpTable&) {
   std::vector<std::string> names;
@@ -384,113 +553,6 @@ std::vector<std::string> parameter_names(const Graph& model, const OpTable&) {
 
 TrainingStep training_step(const Graph& model, const TrainingOptions& options, const OpTable& ops) {
   return StepBuilder(model, options, ops).build();
-}
-
-Graph with_states(const Graph& model, const std::vector<std::string>& names) {
-  Graph result;
-  result.copy_header(model);
-  std::vector<ValueId> map(model.values().size(), -1);
-  for (const ValueId input : model.inputs)
-    map[index(input)] = result.add_input(model.value(input).name, model.type(input));
-  std::vector<ValueId> states(names.size(), -1);
-  std::vector<State> added(names.size());
-  for (const Node& node : model.nodes()) {
-    if (node.op->kind != OpKind::kConstant) continue;
-    const ValueId value = node.outputs[0];
-    const auto found = std::find(names.begin(), names.end(), model.value(value).name);
-    if (found == names.end()) continue;
-    const auto i = static_cast<size_t>(found - names.begin());
-    states[i] = value;
-    added[i] = {*found, node.attrs.get<TensorPtr>("value")};
-  }
-  for (ValueId& state : states)
-    state = map[index(state)] = result.add_input(model.value(state).name, model.type(state));
-  result.states.insert(result.states.end(), added.begin(), added.end());
-  for (const Node& node : model.nodes()) {
-    if (map[index(node.outputs[0])] >= 0) continue;
-    Node copy = node;
-    for (ValueId& input : copy.inputs) input = map[index(input)];
-    copy.outputs.clear();
-    std::vector<TensorType> types;
-    std::vector<std::string> value_names;
-    for (const ValueId output : node.outputs) {
-      types.push_back(model.type(output));
-      value_names.push_back(model.value(output).name);
-    }
-    const NodeId id = result.add_node(std::move(copy), std::move(types), std::move(value_names));
-    for (size_t i = 0; i < node.outputs.size(); ++i) map[index(node.outputs[i])] = result.node(id).outputs[i];
-  }
-  for (const ValueId output : model.outputs) result.outputs.push_back(map[index(output)]);
-  result.outputs.insert(result.outputs.begin() + static_cast<std::ptrdiff_t>(model.first_check()), states.begin(),
-                        states.end());
-  return result;
-}
-
-Graph with_own_statistics(const Graph& model, const OpTable& ops) {
-  std::map<Numbers, size_t> uses;
-  const std::vector<std::vector<NodeId>> users = model.users();
-  for (const Node& node : model.nodes())
-    if (const auto numbers = numbers_of(node)) {
-      const ValueId value = node.outputs[0];
-      uses[*numbers] += users[index(value)].size() +
-                        static_cast<size_t>(std::count(model.outputs.begin(), model.outputs.end(), value));
-    }
-  GraphRewriter rewriter(model);
-  return rewriter.run([&](GraphRewriter& to, const Node& node, const std::vector<ValueId>& inputs) {
-    std::vector<ValueId> own = inputs;
-    if (is_composite(&node, "batch_norm"))
-      for (const auto& [i, name] : {std::pair<size_t, const char*>{3, "mean"}, {4, "variance"}}) {
-        const Node* producer = model.producer(node.inputs[i]);
-        const auto numbers = producer ? numbers_of(*producer) : std::nullopt;
-        if (!numbers || uses.at(*numbers) < 2) continue;
-        const TensorPtr shared = producer->attrs.get<TensorPtr>("value");
-        Tensor copy(shared->dtype(), shared->dims());
-        std::memcpy(copy.mutable_bytes(), shared->bytes(), static_cast<size_t>(shared->num_bytes()));
-        own[i] = GraphBuilder(to.target())
-                     .add(ops.get("constant"), {}, {{"value", std::make_shared<const Tensor>(std::move(copy))}},
-                          fmt::format("{}.running_{}", model.value(node.outputs[0]).name, name));
-      }
-    return to.copy(node, own);
-  });
-}
-
-Graph with_shared_constants(const Graph& model, const OpTable& ops) {
-  Graph result = model;
-  std::map<Numbers, ValueId> first;
-  for (size_t n = 0; n < result.nodes().size(); ++n) {
-    Node& node = result.node(static_cast<NodeId>(n));
-    const auto numbers = numbers_of(node);
-    if (!numbers) continue;
-    const auto [found, is_new] = first.emplace(*numbers, node.outputs[0]);
-    if (is_new) continue;
-    node.op = &ops.get("reshape");
-    node.inputs = {found->second};
-    node.attrs = Attrs{{"shape", result.type(node.outputs[0]).shape}};
-  }
-  return result;
-}
-
-Graph with_constants(const Graph& model, const std::vector<std::string>& names, const std::vector<TensorPtr>& values) {
-  Graph result = model;
-  std::map<Numbers, TensorPtr> others;
-  const auto named = [&](const Node& node) -> TensorPtr {
-    const auto found = std::find(names.begin(), names.end(), result.value(node.outputs[0]).name);
-    return found == names.end() ? nullptr : values[static_cast<size_t>(found - names.begin())];
-  };
-  for (const Node& node : model.nodes())
-    if (const auto numbers = numbers_of(node); numbers && named(node)) others[*numbers] = named(node);
-  for (size_t n = 0; n < result.nodes().size(); ++n) {
-    Node& node = result.node(static_cast<NodeId>(n));
-    if (node.op->kind != OpKind::kConstant) continue;
-    if (const TensorPtr value = named(node)) {
-      node.attrs.set("value", value);
-    } else if (const auto numbers = numbers_of(node); numbers && others.count(*numbers)) {
-      const TensorPtr& given = others.at(*numbers);
-      const std::vector<int64_t> dims = node.attrs.get<TensorPtr>("value")->dims();
-      node.attrs.set("value", TensorPtr(std::make_shared<const Tensor>(given->dtype(), dims, given, given->bytes())));
-    }
-  }
-  return result;
 }
 
 }  // namespace tessera::inline train

@@ -5,29 +5,31 @@
 //                  output's type and shape
 //   learning_rate  f64[]: another one for each step costs nothing
 // The results are `loss`, the mean over the batch, and `correct`, how many targets have the largest score (i64[]; 0 for
-// mean squared error). States, in order: the parameters under their constants' names, running statistics of batch
+// mean squared error); with a guard or a scaled loss `finite`, too. States, in order: the parameters under their constants' names, running statistics of batch
 // normalisations, the optimizer's moments ("NAME.squares", in f32 for parameters of 16 bits), and the number of steps
 // done ("training.step", i64[]).
 #pragma once
 
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "graph/graph.h"
 #include "graph/op_def.h"
 #include "train/data_parallel.h"
+#include "train/loss.h"
 #include "train/optimizers.h"
 
 namespace tessera::inline train {
 
-enum class LossKind : uint8_t {
-  kCrossEntropy,           // of scores; the softmax that a model ends with is taken off
-  kNegativeLogLikelihood,  // of log probabilities
-  kMeanSquaredError,
+constexpr int64_t kScaleGrowth = 2000;  // torch.amp.GradScaler's
+
+// A model whose answers another one learns. Its weights stay what they are.
+struct Distillation {
+  const Graph* teacher = nullptr;  // of the same input and output types; null: none
+  double weight = 0.9;             // how much of the loss it is; the rest is that of the targets
+  double temperature = 4;          // that scores are divided by
 };
-// "cross_entropy", "nll", "mse". UserError TSR-2080 for another name.
-LossKind loss_kind(const std::string& name);
-const std::vector<std::string_view>& loss_names();
 
 struct TrainingOptions {
   LossKind loss = LossKind::kCrossEntropy;
@@ -35,9 +37,27 @@ struct TrainingOptions {
   // Of a loss of classes: the share of a target that all classes have together (Szegedy et al. 2016, section 7),
   // below 1.
   double label_smoothing = 0;
+  std::optional<int64_t> ignored;   // of a loss of classes: the target of samples that count nothing
+  bool classes_last = false;        // scores are [N, ..., classes], as language models give them
   double clip_norm = 0;             // the gradients' common norm does not exceed it; 0: it may be any
+  // A step whose loss, or, with clip_norm, whose gradients' norm is no finite number leaves all states what they are;
+  // the third result `finite` (i64[]) is 0 then, else 1.
+  bool guarded = false;
   std::vector<std::string> frozen;  // names of constants that stay what they are
   DataParallel parallel;            // the model's batch is one part then
+  uint64_t seed = 0;                // of dropouts
+  Distillation distillation;
+  // Products of f32 are computed of numbers of this type, 16 bits, with sums and all else in f32.
+  DType products = DType::kF32;
+  // Parameters of 16 bits are states of f32, and rounded where they are read.
+  bool master_weights = false;
+  // Of parameters that have them: tensors of ones and zeros that parameters are multiplied with after each step, states
+  // "NAME.mask".
+  std::vector<std::string> masked;
+  // The loss is multiplied by it before gradients are taken, and these are divided by it, so that small ones are no
+  // zeros in 16 bits; 0: not. A step whose gradients are not finite changes nothing but the scale, which is halved then
+  // and doubled after kScaleGrowth steps that were done.
+  double loss_scale = 0;
 };
 
 // What is learnt: constants of the first output's element type and of rank 1 or more that it depends on, the running
@@ -50,27 +70,11 @@ struct TrainingStep {
   std::vector<std::string> parameters, statistics;
 };
 
-// `model` with constants of their own for the running mean and variance of a batch normalisation whose numbers
-// something else reads, too: exporters keep equal initializers once, ones for a new scale and a new variance, which
-// training moves apart.
-Graph with_own_statistics(const Graph& model, const OpTable& ops);
-
-// `model` with one constant for those that are the same numbers in memory, whatever their shapes: importers give a
-// weight that is read in several shapes a constant for each, and it is one weight still.
-Graph with_shared_constants(const Graph& model, const OpTable& ops);
-
 // With `parallel`, the step's batch is all parts of one rank, and its results are those of all ranks'
 // (data_parallel.h); batch normalisations take the mean and variance of all ranks' samples then.
 // UserError TSR-2085 (parts, or leaves of a model with batch normalisations, whose statistics are a whole batch's),
 // TSR-2081 (numbers), TSR-2082 (the model has states, or no output that the loss takes), TSR-2083 (a frozen name that
 // is no parameter, or nothing to learn), TSR-2072 (operators without a gradient).
 TrainingStep training_step(const Graph& model, const TrainingOptions& options, const OpTable& ops);
-
-// `model` with these constants as states that no call changes: what a training step has learnt is given to it.
-Graph with_states(const Graph& model, const std::vector<std::string>& names);
-
-// `model` with these constants in place of its own of the same names, and of those that are the same numbers in
-// memory. REQUIRES: of their types.
-Graph with_constants(const Graph& model, const std::vector<std::string>& names, const std::vector<TensorPtr>& values);
 
 }  // namespace tessera::inline train

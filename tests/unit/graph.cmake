@@ -19,5 +19,6 @@ foreach(test second_order_test control_flow_gradients_test derivative_functions_
   target_include_directories(${test} PRIVATE ${CMAKE_CURRENT_SOURCE_DIR}/..)
 endforeach()
 tessera_test(training_step_test SOURCES training_step_test.cpp LINKS tessera_train tessera_interp WHOLE)
+tessera_test(training_options_test SOURCES training_options_test.cpp LINKS tessera_train tessera_interp WHOLE)
 tessera_test(quantize_test SOURCES quantize_test.cpp LINKS tessera_quantize tessera_interp WHOLE)
 tessera_test(sharding_test SOURCES sharding_test.cpp random_graph.cpp LINKS tessera_dist tessera_interp WHOLE)

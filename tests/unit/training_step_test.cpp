@@ -1,5 +1,6 @@
 // Training steps by the interpreter, in f64, against the same steps in plain loops; what is refused.
 #include "train/training_step.h"
+#include "train/weights.h"
 
 #include <fmt/format.h>
 #include <gmock/gmock.h>

@@ -1,4 +1,6 @@
 // Activation functions: elementwise, one operand (clip and prelu take their bounds and slopes as operands).
+#include <fmt/format.h>
+
 #include <cmath>
 
 #include "graph/adjoint.h"
@@ -335,6 +337,18 @@ std::vector<CompositeDef> definitions() {
       plain(
           "silu", "x * sigmoid(x).", [](CompositeBody& b, ValueId x) { return b.add("mul", {x, sigmoid(b, x)}); },
           "silu(x: f32[2])\nrun x = 0 1 -> y = 0 0.73105858", silu_gradient),
+      {"dropout",
+       "x: a training step drops elements with this probability and divides the others by what is left.",
+       1,
+       1,
+       {number("ratio", "the probability, 0 to 1")},
+       [](CompositeBody& b) -> Result {
+         require_real(b);
+         if (const double ratio = attr(b, "ratio"); !(ratio >= 0 && ratio <= 1))
+           b.context().fail("TSR-2025", fmt::format("ratio = {}", ratio), "a number from 0 to 1");
+         return {b.add("reshape", {b.operand(0)}, {{"shape", b.type(b.operand(0)).shape}})};
+       },
+       "dropout(x: f32[2]) {ratio = 0.5}\nrun x = 1 2 -> y = 1 2"},
       plain("mish", "x * tanh(softplus(x)).", mish,
             "mish(x: f32[4])\nrun x = 0 1 -20 100 -> y = 0 0.86509839 -4.1223073e-8 100", mish_gradient),
   };

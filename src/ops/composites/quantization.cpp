@@ -3,7 +3,9 @@
 #include <fmt/format.h>
 
 #include <cmath>
+#include <limits>
 
+#include "graph/adjoint.h"
 #include "ops/composites/composites.h"
 #include "ops/op_util.h"
 
@@ -66,6 +68,79 @@ std::vector<ValueId> dequantize(CompositeBody& b) {
   return {b.cast(b.add("mul", {b.cast(centred, DType::kF32), b.cast(spread(b, 1), DType::kF32)}), real)};
 }
 
+// Training sees what integers will do to a number: it is made one and a real number again, while gradients pass as if
+// nothing had happened (straight through).
+
+// y and whether x was within what the integers cover, in the operations of quantize and dequantize.
+struct Faked {
+  ValueId y, inside;
+};
+
+Faked faked(CompositeBody& b, ValueId scale, ValueId zero, double low, double high) {
+  const ValueId whole = b.add("add", {b.add("round", {b.add("div", {b.operand(0), scale})}), zero});
+  const ValueId kept = b.add_scalar("min", b.add_scalar("max", whole, low), high);
+  const ValueId centred = b.cast(b.cast(b.add("sub", {kept, zero}), DType::kI32), DType::kF32);
+  return {b.add("mul", {centred, scale}), b.add("eq", {whole, kept})};
+}
+
+// 1 where the scale is too small for a normal number.
+ValueId usable_scale(CompositeBody& b, ValueId scale) {
+  const ValueId least = b.scalar(std::numeric_limits<float>::min(), DType::kF32);
+  return b.add("select", {b.add("ge", {scale, least}), scale, b.scalar(1, DType::kF32)});
+}
+
+void require_f32(CompositeBody& b) {
+  require_dtype(b.context(), 0, [](DType dtype) { return dtype == DType::kF32; }, "f32");
+  require_same_dtype(b.context());
+}
+
+std::vector<ValueId> fake_quantize(CompositeBody& b) {
+  require_f32(b);
+  for (const size_t i : {1, 2}) require_rank(b.context(), i, 0, 0);
+  const auto to = b.attrs().get<DType>("to");
+  if (to != DType::kU8 && to != DType::kI8)
+    b.context().fail("TSR-2020", fmt::format("to = {}", dtype_name(to)), "u8 or i8");
+  // In f64, as quantize/quantize_graph.h computes what is exported.
+  const ValueId low = b.add_scalar("min", b.cast(b.operand(1), DType::kF64), 0);
+  const ValueId high = b.add_scalar("max", b.cast(b.operand(2), DType::kF64), 0);
+  const bool has_sign = to == DType::kI8;
+  const ValueId span = has_sign ? b.add("max", {b.add("neg", {low}), high}) : b.add("sub", {high, low});
+  const ValueId given = b.cast(b.add_scalar("div", span, has_sign ? 127 : 255), DType::kF32);
+  const ValueId scale = usable_scale(b, given);
+  ValueId zero = b.scalar(0, DType::kF32);
+  if (!has_sign) {
+    const ValueId place = b.add("div", {b.add("neg", {low}), b.cast(scale, DType::kF64)});
+    const ValueId nearest = b.add("floor", {b.add_scalar("add", place, 0.5)});
+    const ValueId kept = b.add_scalar("min", b.add_scalar("max", nearest, 0), 255);
+    zero = b.add("select", {b.add("eq", {given, scale}), b.cast(kept, DType::kF32), zero});
+  }
+  const Faked made = faked(b, scale, zero, has_sign ? -128 : 0, has_sign ? 127 : 255);
+  return {made.y, made.inside};
+}
+
+std::vector<ValueId> fake_quantize_weights(CompositeBody& b) {
+  require_f32(b);
+  const OpContext& ctx = b.context();
+  const int64_t bits = require_int(ctx, "bits", 2, 8);
+  const int rank = b.type(b.operand(0)).rank();
+  const int64_t axis = ctx.attrs.has("axis") ? require_int(ctx, "axis", 0, rank - 1) : -1;
+  std::vector<int64_t> axes;
+  for (int64_t d = 0; d < rank; ++d)
+    if (d != axis) axes.push_back(d);
+  const double most = std::ldexp(1, static_cast<int>(bits) - 1) - 1;
+  ValueId largest = b.add("abs", {b.operand(0)});
+  if (!axes.empty()) largest = b.reduce("max", largest, std::move(axes));
+  const ValueId scale = usable_scale(b, b.add_scalar("div", largest, most));
+  return {faked(b, scale, b.scalar(0, DType::kF32), -most, most).y};
+}
+
+// The gradient of the first result, where the second one says that the number was covered.
+std::vector<ValueId> straight_through(Adjoint& a) {
+  const ValueId g = a.gradient();
+  if (g == Adjoint::kNone) return {Adjoint::kNone, Adjoint::kNone, Adjoint::kNone};
+  return {a.select(a.out(1), g, a.scalar(0, g)), Adjoint::kNone, Adjoint::kNone};
+}
+
 }  // namespace
 
 const std::vector<CompositeDef>& quantization_composites() {
@@ -86,6 +161,25 @@ const std::vector<CompositeDef>& quantization_composites() {
        dequantize,
        "dequantize(x: i8[2,2], s: f32[2], z: i8[2]) {axis = 1}\nrun x = 1 2 -3 4 ; s = 0.5 2 ; z = 1 0 -> y = 0 4 -2 "
        "8"},
+      {"fake_quantize",
+       "x as integers of type `to` that cover low .. high and zero, made real again; and whether x was covered. The "
+       "gradient passes straight through where it was.",
+       3,
+       3,
+       {{"to", AttrKind::kDType, true, "u8, or i8 without a zero point"}},
+       fake_quantize,
+       "fake_quantize(x: f32[4], low: f32[], high: f32[]) {to = u8}\nrun x = -10 0.25 0.75 1000 ; low = 0 ; high = "
+       "127.5 -> y0 = 0 0 1 127.5 ; y1 = 0 1 1 0",
+       straight_through},
+      {"fake_quantize_weights",
+       "x as integers of `bits` bits, the largest magnitude the largest integer, made real again. The gradient passes "
+       "straight through.",
+       1,
+       1,
+       {{"bits", AttrKind::kInt, true, "2 to 8, a sign among them"}, kAxis},
+       fake_quantize_weights,
+       "fake_quantize_weights(x: f32[2,2]) {bits = 2, axis = 0}\nrun x = 1 -4 0.5 0.125 -> y = 0 -4 0.5 0",
+       [](Adjoint& a) { return std::vector<ValueId>{a.gradient()}; }},
   };
   return list;
 }

@@ -1,0 +1,19 @@
+// Random numbers of a training step. They are a function of the seed, the number of the step, which dropout it is and
+// the place of the element, computed where they are used: nothing is stored, and neither threads nor a break change
+// them.
+#pragma once
+
+#include <cstdint>
+
+#include "train/graph_ops.h"
+
+namespace tessera::inline train {
+
+// x / (1 - ratio) where the element stays, else 0: each is dropped with this probability. `step`: i64[], its number;
+// `which`: of the dropout in the model. REQUIRES: 0 <= ratio <= 1, static sizes.
+ValueId dropped(const GraphOps& o, ValueId x, double ratio, uint64_t seed, ValueId step, int64_t which);
+
+// The number for an element, for whoever wants to know which ones stay: those with random_bits >= ratio * 2^32.
+uint32_t random_bits(uint64_t seed, int64_t step, int64_t which, uint32_t element);
+
+}  // namespace tessera::inline train

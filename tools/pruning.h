@@ -1,0 +1,54 @@
+// Pruning while a model learns: which weights become zero, when, and what is cut out of the graph at the end.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "driver/engine/model.h"
+#include "graph/graph.h"
+#include "train/channels.h"
+
+namespace tessera {
+
+struct PruneSpec {
+  enum class Kind : uint8_t { kNone, kWeights, kPattern, kChannels } kind = Kind::kNone;
+  double share = 0;                // kWeights, kChannels: of each layer, that goes
+  int64_t stays = 0, of_each = 0;  // kPattern: so many of so many neighbours along the sum of a product
+};
+
+// "0.8": weights; "2:4": a pattern; "channels:0.5". UserError TSR-4080 for anything else; empty: kNone.
+PruneSpec prune_spec(const std::string& text);
+
+// A mask of `weights`: ones where a weight stays. Ties fall to the later ones.
+Tensor magnitude_mask(const Tensor& weights, double share);
+// Neighbours along `dim` and those behind it, together; a rest that is no whole group stays.
+Tensor pattern_mask(const Tensor& weights, int64_t stays, int64_t of_each, size_t dim);
+
+class Pruner {
+ public:
+  // `parameters`: names of those of `model` that learn. UserError TSR-2083: none of its layers can be pruned.
+  Pruner(const Graph& model, const std::vector<std::string>& parameters, const PruneSpec& spec);
+
+  bool is_used() const { return spec_.kind != PruneSpec::Kind::kNone; }
+  const std::vector<std::string>& masked() const { return masked_; }
+  // Before an epoch (from 0): weights that are to go become zeros, and stay so. Nothing in the first fifth of the
+  // epochs, ever more up to three fifths of them, as Zhu and Gupta (2017) have it.
+  void at_epoch(Model& step, int64_t epoch, int64_t epochs) const;
+
+  // What is left of a model whose weights have learnt with these masks: without its pruned channels, or the model.
+  Graph cut(const Graph& learnt, const Model& step) const;
+  // The share of the masked weights that are zero.
+  double sparsity(const Model& step) const;
+
+ private:
+  void prune_channels(Model& step, double share) const;
+
+  const PruneSpec spec_;
+  std::vector<std::string> masked_;
+  std::map<std::string, size_t> sum_dim_;  // kPattern: from which dimension on a weight is summed over
+  std::vector<ChannelGroup> groups_;
+};
+
+}  // namespace tessera
