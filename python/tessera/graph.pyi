@@ -226,6 +226,14 @@ def dequantize(x0: Operand, x1: Operand, x2: Operand | None = None, /, *, axis: 
     axis (int, may be left out): the dimension of x whose entries have scales of their own
     """
 
+def dequantize_blocks(x0: Operand, x1: Operand | None = None, x2: Operand | None = None, /, *, format: str, group: int | None = None, elements: int | None = None, name: str = "") -> Value:
+    """The numbers of rows of blocks: the last dimension of the first operand is the bytes of a row, that of y its elements. Formats are GGUF's q4_0, q4_1, q5_0, q5_1, q8_0, q4_k, q5_k and q6_k, f16 and bf16, whose blocks have one element, and u2, u4 and u8: (number - zero point) * scale, the lowest bits of a byte first, with scales and zero points (the middle of the range without them) for groups of a row as operands.
+
+    format (string): what the bytes of a block mean
+    group (int, may be left out): u2, u4, u8: numbers that share a scale
+    elements (int, may be left out): u2, u4, u8: of a row; as many as it has room for, otherwise
+    """
+
 def div(x0: Operand, x1: Operand, /, *, name: str = "") -> Value:
     """a / b; integers truncate towards zero, and division by zero gives 0."""
 

@@ -10,6 +10,7 @@
 #include "graph_passes/layout/merge_conv_groups.h"
 #include "graph_passes/layout/pre_pad_conv.h"
 #include "graph_passes/pass.h"
+#include "graph_passes/quantized/copy_dequantisations.h"
 #include "graph_passes/quantized/hoist_zero_points.h"
 #include "graph_passes/quantized/lower_precision.h"
 #include "graph_passes/quantized/lower_qdq_matmul.h"
@@ -85,6 +86,8 @@ constexpr GraphPass kPipeline[] = {
     {"dce", "Removes nodes that no output needs", 0, Numerics::kExact, dce},
     {"concat_in_place", "Makes concatenations and slices of contiguous parts views", 1, Numerics::kExact,
      concat_in_place},
+    {"copy_dequantisations", "Gives each reader of weights in blocks a dequantisation of its own", 1, Numerics::kExact,
+     copy_dequantisations},
     {"fuse_groups", "Collects the nodes that become one kernel", 1, Numerics::kExact, fuse_groups},
 };
 

@@ -30,6 +30,7 @@ const OpDef& compute_op();               // compute.cpp
 const OpDef& conv_op();                  // conv.cpp
 const OpDef& conv_weights_op();          // conv_weights.cpp
 const OpDef& cumulate_op();              // cumulate.cpp
+const OpDef& dequantize_blocks_op();     // dequantize_blocks.cpp
 const OpDef& dynamic_slice_op();         // dynamic_slice.cpp
 const OpDef& dynamic_update_slice_op();  // dynamic_slice.cpp
 const OpDef& gather_op();                // gather.cpp
@@ -75,6 +76,7 @@ inline constexpr const OpDef& (*kPrimitives[])() = {
     conv_op,
     conv_weights_op,
     cumulate_op,
+    dequantize_blocks_op,
     dynamic_slice_op,
     dynamic_update_slice_op,
     gather_op,

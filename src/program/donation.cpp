@@ -3,9 +3,11 @@
 #include <algorithm>
 #include <limits>
 
+#include "arith/simplify.h"
 #include "program/in_place.h"
 #include "program/memory_plan.h"
 #include "program/steps.h"
+#include "program/symbolic_sizes.h"
 
 namespace tessera::inline program {
 namespace {
@@ -40,7 +42,53 @@ bool in_place(const Program& program, const KernelCall& call, BufferId input, Bu
   return true;
 }
 
+// Whether all that happens to `input` is that one call copies it to the begin of `output`, behind which everything else
+// is written.
+bool is_begin_of(const Program& program, BufferId input, BufferId output) {
+  if (!program.steps.empty()) return false;
+  const auto buffer = [&](BufferId id) -> const ProgramBuffer& { return program.buffers[static_cast<size_t>(id)]; };
+  const Expr bytes = bytes_formula(buffer(input).type);
+  const auto offset_of = [&](BufferId id) {
+    return buffer(id).view_offset_formula ? buffer(id).view_offset_formula : Expr(buffer(id).view_offset);
+  };
+  bool is_copied = false;
+  for (const KernelCall& call : program.calls) {
+    const size_t inputs = num_inputs(program, call);
+    bool copies = false;
+    for (size_t i = 0; i < call.args.size(); ++i) {
+      if (root_buffer(program, call.args[i]) == input) {
+        const LoopProgram& kernel = program.kernels[static_cast<size_t>(call.kernel)].program;
+        copies = call.args.size() == 2 && i == 0 && !is_copied && call.args[0] == input && is_copy(kernel);
+        if (!copies) return false;
+      }
+      if (i < inputs || root_buffer(program, call.args[i]) != output) continue;
+      if (call.args[i] == output) return false;
+      if (copies ? !is_const_int(offset_of(call.args[i]), 0) : !size_at_most(bytes, offset_of(call.args[i])))
+        return false;
+    }
+    is_copied |= copies;
+  }
+  return is_copied;
+}
+
 }  // namespace
+
+bool is_copy(const LoopProgram& kernel) {
+  if (kernel.params.size() != 2) return false;
+  bool stores = false, only = true;
+  walk(
+      kernel.body,
+      [&](const Stmt& s) {
+        if (s->kind == StmtKind::kAlloc || s->kind == StmtKind::kTensorized) only = false;
+        if (s->kind != StmtKind::kStore) return;
+        stores = true;
+        only &= s->buffer == kernel.params[1] && s->value->kind == ExprKind::kLoad &&
+                s->value->buffer == kernel.params[0] && s->indices.size() == s->value->operands.size() &&
+                std::equal(s->indices.begin(), s->indices.end(), s->value->operands.begin(), structurally_equal);
+      },
+      nullptr);
+  return stores && only;
+}
 
 std::vector<std::pair<int, int>> output_aliases(const Program& program) {
   // What happens inside a loop happens from its begin to its end: inputs and outputs are there before and after it.
@@ -75,9 +123,12 @@ std::vector<std::pair<int, int>> output_aliases(const Program& program) {
     for (size_t i = first; i < end; ++i) {
       const BufferId input = program.inputs[i];
       const ProgramBuffer& read = program.buffers[static_cast<size_t>(input)];
-      if (read.type.dtype != written.type.dtype || read.bytes != written.bytes ||
-          !same_shape(read.type.shape, written.type.shape))
+      if (read.type.dtype != written.type.dtype) continue;
+      if (read.bytes != written.bytes || !same_shape(read.type.shape, written.type.shape)) {
+        if (!is_state && is_begin_of(program, input, output))
+          result.emplace_back(static_cast<int>(o), static_cast<int>(i));
         continue;
+      }
       const Access& reads = accesses[static_cast<size_t>(input)];
       bool safe = !reads.is_read || reads.last_read < writes.first_write;
       const Moment& moment = time.moments[writes.first_write];

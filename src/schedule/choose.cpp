@@ -24,6 +24,11 @@ namespace tessera::inline schedule {
 namespace {
 
 constexpr std::array kRules = {
+    ScheduleRule{
+        "blocked_weights",
+        "products with constant weights in blocks of a few bits or other narrow numbers, which are made floats "
+        "in registers",
+        1, Numerics::kRounding, blocked_weights},
     ScheduleRule{"winograd",
                  "convolutions of stride 1 with 3, 5 or 7 places along one dimension or 3 or 5 along two by minimal "
                  "filtering, where fewer "
@@ -120,7 +125,7 @@ std::variant<ScheduledKernel, Declined> ask(const ScheduleRule& rule, const Tens
   const bool symbolic = is_symbolic(kernel);
   if (symbolic && rule.apply == scalar_loops) return Declined{"a run decides about sizes"};
   Knobs knobs;
-  const bool directly = !symbolic || rule.apply == dynamic_loops;
+  const bool directly = !symbolic || rule.apply == dynamic_loops || rule.apply == blocked_weights;
   if (!directly && !kernel.is_single())
     return Declined{"the kernel has several results or reductions, and a run decides about sizes"};
   if (symbolic && rule.apply == row_reduce && gathers(kernel))

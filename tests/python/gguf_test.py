@@ -7,18 +7,16 @@ files are refused at once.
 import json
 import pathlib
 import struct
-import subprocess
 import sys
 import tempfile
 import time
 import unittest
 
 import numpy as np
-import onnx
 
 import gguf_models
 import tessera
-from tessera import llm
+from tessera import graph, llm
 
 TESSERA = sys.argv.pop(1)
 WORK = pathlib.Path(tempfile.mkdtemp(prefix="gguf_test"))
@@ -31,33 +29,54 @@ def make(name, metadata, tensors):
 
 
 class Blocks(unittest.TestCase):
-    """The weights of a model as it is exported: floats."""
+    """The floats of blocks, as a kernel makes them of rows that it looks up, and what products with them are."""
 
-    def check(self, kind, random):
+    def random(self, kind, rows, columns, random):
         elements, size = gguf_models.TYPES[kind][1:]
-        columns = max(elements, 32)
-        metadata = gguf_models.metadata_of("llama", block_count=1, embedding_length=columns)
-        tensors = gguf_models.tensors_of(metadata, random)
-        rows = 1 + int(random.integers(60))
         data = bytearray(random.integers(0, 256, rows * columns // elements * size, np.uint8).tobytes())
         for at in range(0, len(data), size):  # finite scales
-            for place in gguf_models.SCALES.get(kind, [] if kind in ("F32", "BF16") else [0]):
+            for place in gguf_models.SCALES.get(kind, [] if kind == "BF16" else [0]):
                 data[at + place + 1] &= 0xBF
-        if kind in ("F32", "BF16"):
-            data = bytearray(gguf_models.random_blocks(random, kind, rows, columns))
-        tensors["token_embd.weight"] = (kind, (rows, columns), bytes(data))
-        path, out = make("blocks", metadata, tensors), WORK / "blocks.onnx"
-        dims = [argument for name in ("length", "kept") for argument in ("--dim", f"{name}=1")]
-        subprocess.run([TESSERA, "export", path, "-o", out, *dims, "--dim", "past=1"], check=True, capture_output=True)
-        want = gguf_models.floats(kind, bytes(data)).reshape(rows, columns)
-        found = [onnx.numpy_helper.to_array(t) for t in onnx.load(out).graph.initializer]
-        found = [t for t in found if t.shape == want.shape and t.dtype == np.float32]
-        self.assertTrue(any((t.view(np.uint32) == want.view(np.uint32)).all() for t in found), kind)
+        if kind == "BF16":
+            data = gguf_models.random_blocks(random, kind, rows, columns)
+        return np.frombuffer(bytes(data), np.uint8).reshape(rows, -1), gguf_models.floats(kind, bytes(data)).reshape(rows, columns)
+
+    def check(self, kind, random):
+        columns = max(gguf_models.TYPES[kind][1], 7) * int(random.integers(1, 4))
+        rows = 1 + int(random.integers(60))
+        data, want = self.random(kind, rows, columns, random)
+        g = graph.Graph("blocks")
+        places = g.input("places", np.int64, (rows + 3,))
+        g.output("y", graph.gather(graph.dequantize_blocks(g.constant(data), format=kind.lower()), places, axis=0))
+        numbers = random.integers(0, rows, rows + 3)
+        for options in ({"engine": "interp"}, {"opt_level": 0}, {}):
+            (found,) = tessera.compile(g, **options).run([numbers])
+            self.assertTrue((found.view(np.uint32) == want[numbers].view(np.uint32)).all(), f"{kind} {options}")
+
+    def test_products(self):
+        """Of any number of rows up to 70, in one module: each row what it is alone, bit for bit."""
+        random = np.random.default_rng(5)
+        for kind in gguf_models.TYPES:
+            if kind == "F32":
+                continue
+            columns, rows = max(gguf_models.TYPES[kind][1], 7) * int(random.integers(1, 4)), 1 + int(random.integers(90))
+            data, weights = self.random(kind, rows, columns, random)
+            g = graph.Graph("product")
+            x = g.input("x", np.float32, (g.symbol("n", 1, 70), columns))
+            g.output("y", graph.matmul(x, graph.dequantize_blocks(g.constant(data), format=kind.lower()), transpose_b=True))
+            model = tessera.compile(g)
+            given = random.standard_normal((70, columns), np.float32)
+            want = given.astype(np.float64) @ weights.T.astype(np.float64)
+            (alone,) = np.concatenate([model.run([row[None]])[0] for row in given])[None]
+            self.assertLess(np.abs(alone - want).max(), 1e-5 * np.abs(want).max(), kind)
+            for count in range(1, 71):
+                (found,) = model.run([given[:count]])
+                self.assertTrue((found == alone[:count]).all(), f"{kind}: {count} rows")
 
     def test_every_type(self):
         random = np.random.default_rng(1)
         for kind in gguf_models.TYPES:
-            for _ in range(3):
+            for _ in range(3 if kind != "F32" else 0):
                 with self.subTest(kind=kind):
                     self.check(kind, random)
 
@@ -291,6 +310,43 @@ class Generation(unittest.TestCase):
         self.assertTrue((first == self.model.logits([1, 2, 3])).all())
         self.assertTrue((second == llm.load(other, threads=1).logits([1, 2, 3])).all())
         self.assertFalse((first == second).all())
+
+    def test_caches_grow_in_place(self):
+        """Keys and values of the past stay where they are, and are what they are in memory of their own."""
+        cache = self.model.new_cache()
+        self.model.logits([1, 2, 3, 4, 5], cache)
+        past = [array.copy() for array in cache.past()]
+        tokens, rows = np.array([6, 7], np.int64), np.array([1], np.int64)
+        apart = self.model.model.run([tokens, rows, *past])
+        room = cache.room(2)
+        for array, old in zip(room, past):
+            array[5:] = np.nan
+            self.assertTrue((array[:5] == old).all())
+        together = self.model.model.run([tokens, rows, *cache.past()], [None, *room])
+        for found, want in zip(together, apart, strict=True):
+            self.assertTrue((found == want).all())
+        for found, array, old in zip(together[1:], room, past, strict=True):
+            self.assertIs(found, array)
+            self.assertTrue((found[:5] == old).all())
+        # Any other overlap is refused.
+        with self.assertRaises(tessera.Error) as caught:
+            self.model.model.run([tokens, rows, *cache.past()], [None, *(array[1:8] for array in cache.room(3))])
+        self.assertEqual(caught.exception.id, "TSR-7038")
+
+    def test_lookup(self):
+        """Guessed tokens change nothing, whatever is drawn."""
+        for prompt in ([3, 1, 4] * 5, list(range(1, 20)), [7]):
+            for options in ({}, {"temperature": 1.0, "seed": 3}, {"temperature": 0.5, "top_k": 4, "seed": 9}):
+                want = list(self.model.tokens(prompt, max_tokens=30, **options))
+                for lookup in (1, 3, 8, 500):
+                    self.assertEqual(want, list(self.model.tokens(prompt, max_tokens=30, lookup=lookup, **options)))
+        # A text that repeats itself is guessed.
+        runs, logits = [], self.model.logits
+        self.model.logits = lambda *given, **options: runs.append(1) or logits(*given, **options)
+        answer = list(self.model.tokens([5, 6, 7, 8], max_tokens=40, lookup=8))
+        del self.model.logits
+        if len(set(answer[-20:])) < 5:
+            self.assertLess(len(runs), 30)
 
     def test_two_at_a_time(self):
         prompts = ([5, 6, 7, 8], [9, 10])

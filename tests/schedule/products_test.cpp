@@ -14,6 +14,7 @@
 #include "loop/printer.h"
 #include "loop_passes/expand_math.h"
 #include "lower/lower.h"
+#include "ops/blocked_formats.h"
 #include "ops/op_table.h"
 #include "schedule/choose.h"
 #include "schedule/kernel/pack.h"
@@ -288,6 +289,92 @@ TEST(Products, Streamed) {
       }
   }
   EXPECT_GT(taken, 150);
+}
+
+// Bytes that are rows of blocks: any, but for the scales, which are finite and below 2.
+Tensor random_blocks(const BlockedFormat& format, int64_t rows, int64_t terms, std::mt19937& random) {
+  const int64_t blocks = terms / format.elements;
+  Tensor result(DType::kU8, {rows, blocks * format.bytes});
+  const auto bytes = result.as_mutable<uint8_t>();
+  for (uint8_t& byte : bytes) byte = static_cast<uint8_t>(random());
+  const std::vector<size_t> scales = format.name == "bf16" || format.name == "f16" ? std::vector<size_t>{0}
+                                     : format.name == "q6_k"                       ? std::vector<size_t>{208}
+                                     : format.name == "q4_0" || format.name == "q5_0" || format.name == "q8_0"
+                                         ? std::vector<size_t>{0}
+                                         : std::vector<size_t>{0, 2};
+  for (size_t at = 0; at < bytes.size(); at += static_cast<size_t>(format.bytes))
+    for (const size_t scale : scales) bytes[at + scale + 1] &= 0xBF;
+  return result;
+}
+
+// x w' + x_0 with a matrix in blocks, x_0 the first column of x where `has_epilogue`.
+Case make_blocked_case(const BlockedFormat& format, const Product& p, std::mt19937& random) {
+  const Tensor x = random_tensor(DType::kF32, {p.rows, p.terms}, random);
+  const Tensor blocks = random_blocks(format, p.columns, p.terms, random);
+  const Tensor bias = random_tensor(DType::kF32, {p.columns}, random);
+  GraphInterpreter interpreter;
+  const OpTable& ops = standard_ops();
+  const Attrs attrs{{"format", std::string(format.name)}};
+  Graph alone;
+  GraphBuilder alone_builder(alone);
+  const ValueId bytes = alone.add_input("w", TensorType{DType::kU8, make_shape(blocks.dims()), {}});
+  alone.outputs = {alone_builder.add(ops.get("dequantize_blocks"), {bytes}, attrs)};
+  const Tensor w = interpreter.evaluate(alone, {blocks})[0];
+  Graph graph;
+  GraphBuilder builder(graph);
+  const auto constant = [&](const Tensor& t) {
+    return builder.add(ops.get("constant"), {}, {{"value", std::make_shared<const Tensor>(t)}});
+  };
+  const ValueId input = graph.add_input("x", TensorType{DType::kF32, make_shape(x.dims()), {}});
+  const ValueId weights = builder.add(ops.get("dequantize_blocks"), {constant(blocks)}, attrs);
+  ValueId y = builder.add(ops.get("matmul"), {input, weights}, {{"transpose_b", true}});
+  if (p.has_epilogue) y = builder.add(ops.get("add"), {y, constant(bias)}, {});
+  graph.outputs = {y};
+  const Graph grouped = fuse_groups(graph, {ops, interpreter, parse_target("x86-64-v3"), 1});
+  const Node& node = *std::find_if(grouped.nodes().begin(), grouped.nodes().end(),
+                                   [&](const Node& n) { return n.outputs[0] == grouped.outputs[0]; });
+  std::vector<size_t> kept;
+  Case result{lower_node(grouped, node, kept), {}, Tensor(DType::kF32, {p.rows, p.columns})};
+  for (const size_t i : kept) {
+    const Node* producer = grouped.producer(node.inputs[i]);
+    result.args.push_back(producer ? *producer->attrs.get<TensorPtr>("value") : x);
+  }
+  for (int64_t r = 0; r < p.rows; ++r)
+    for (int64_t c = 0; c < p.columns; ++c) {
+      double sum = p.has_epilogue ? bias.get_double(c) : 0;
+      for (int64_t k = 0; k < p.terms; ++k) sum += x.get_double(r * p.terms + k) * w.get_double(c * p.terms + k);
+      result.want.set_double(r * p.columns + c, sum);
+    }
+  return result;
+}
+
+// Every format: rows that are multiplied at once and rows by a panel in scratch, columns that fill no panel, one block
+// and several. Each sum is taken step by step, so a row alone is what it is among others.
+TEST(Products, WeightsInBlocks) {
+  std::mt19937 random(13);
+  const auto pick = [&](std::initializer_list<int64_t> choices) {
+    return *(choices.begin() + static_cast<std::ptrdiff_t>(random() % choices.size()));
+  };
+  int taken = 0;
+  for (const BlockedFormat& format : blocked_formats())
+    for (int i = 0; i < 6; ++i) {
+      Product p{pick({1, 2, 3, 5, 7, 8, 9, 13, 30, 70}), pick({1, 2, 3, 5}) * std::max<int64_t>(format.elements, 7),
+                pick({1, 3, 8, 16, 31, 33, 64, 100})};
+      p.has_epilogue = i % 2 == 0;
+      const Case test = make_blocked_case(format, p, random);
+      for (const std::string& target : runnable_targets())
+        for (const char* point :
+             {"blocked_weights", "blocked_weights{vectors=1,rows=4}", "blocked_weights{vectors=4}"}) {
+          std::string text;
+          const auto got = run_at(test, point, target, text);
+          EXPECT_TRUE(got) << format.name << " " << p.text() << ": " << text;
+          if (!got) continue;
+          ++taken;
+          EXPECT_EQ(difference(*got, test.want, 3e-6), "")
+              << format.name << " " << p.text() << " " << point << " on " << target;
+        }
+    }
+  EXPECT_GT(taken, 180);
 }
 
 }  // namespace

@@ -8,6 +8,7 @@
 #include "codegen/common/abi_fields.h"
 #include "codegen/common/work_estimate.h"
 #include "loop/intrinsic.h"
+#include "program/donation.h"
 #include "support/error.h"
 
 namespace tessera::inline llvm_codegen {
@@ -141,7 +142,21 @@ llvm::Function* KernelEmitter::emit() {
   f_.host = function->getArg(1);
   f_.scratch = b_.CreateLoad(b_.getPtrTy(), slot_pointer(f_.args, scratch_slot(program_)), "scratch");
   load_params();
+  // A copy to where its operand lies, as of a cache that grows in the caller's memory, is nothing.
+  llvm::BasicBlock* done = nullptr;
+  if (is_copy(program_) && alias_classes_[0] == alias_classes_[1]) {
+    done = llvm::BasicBlock::Create(context_, "done", function);
+    auto* work = llvm::BasicBlock::Create(context_, "work", function);
+    Value* in_place =
+        b_.CreateICmpEQ(f_.places.at(program_.params[0].get()).pointer, f_.places.at(program_.params[1].get()).pointer);
+    b_.CreateCondBr(in_place, done, work);
+    b_.SetInsertPoint(work);
+  }
   emit(program_.body);
+  if (done) {
+    b_.CreateBr(done);
+    b_.SetInsertPoint(done);
+  }
   end_function();
   return function;
 }

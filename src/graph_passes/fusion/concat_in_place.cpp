@@ -99,11 +99,21 @@ class Placer {
       direct += typical_elements(type);
       computed_element_by_element |= producer->op->name != "concat" && is_injective(source(), *producer);
     }
+    if (extends_input(source(), node)) return true;
     // Within a kernel every element asks part by part where it belongs.
     constexpr size_t kFewParts = 8;
     if (fuses_with_readers(node.outputs[0]) && node.inputs.size() <= kFewParts)
       return direct == all && !computed_element_by_element;
     return direct * 2 > all;
+  }
+
+  // A graph input with more behind it, as an output: a cache that grows. Whoever gives both the same memory has nothing
+  // copied.
+  static bool extends_input(const Graph& graph, const Node& node) {
+    const auto is_in = [](const std::vector<ValueId>& values, ValueId value) {
+      return std::find(values.begin(), values.end(), value) != values.end();
+    };
+    return node.op->name == "concat" && is_in(graph.outputs, node.outputs[0]) && is_in(graph.inputs, node.inputs[0]);
   }
 
   // The operands with the longest list that an earlier concat has put together replaced by its result.
@@ -141,7 +151,7 @@ class Placer {
           all += count;
           if (placed[i][operand].storage >= 0) direct += count;
         }
-        if (placed[i].empty() || direct * 2 > all) continue;
+        if (placed[i].empty() || direct * 2 > all || extends_input(graph, node)) continue;
         graph.node(static_cast<NodeId>(i)).attrs.set("in_place", int64_t{0});
         changed = true;
       }

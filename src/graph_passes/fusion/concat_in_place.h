@@ -4,6 +4,9 @@
 // alone, and lower_graph makes views of buffers. A concat that begins with the operands of an earlier one takes that as
 // an operand (each step of a dense block is the one before and one more), so that all of them share one buffer.
 //
+// An output that is an input with more behind it (a cache of keys and values) is in place, too: given the same memory
+// as the input, it needs no copy.
+//
 // Left as they are: concats of few parts that fuse with what reads them when these would have been computed there too,
 // those of which most bytes would have to be copied (graph inputs, constants, parts of other concats), and slices of
 // tensors that are computed element by element, which fuse instead.

@@ -7,6 +7,7 @@
 #include <set>
 
 #include "graph/slices.h"
+#include "graph_passes/quantized/copy_dequantisations.h"
 #include "graph_passes/support/graph_util.h"
 
 namespace tessera::inline graph_passes {
@@ -229,6 +230,10 @@ class Planner {
 
   // Whether `id` may be computed where its readers, all in `group`, read it. Sets its repeated work.
   bool may_be_inlined(NodeId id, const Group& group) {
+    if (readers(id).size() == 1 && reads_in_blocks(graph_, node(id), node(readers(id)[0]))) {
+      in_front_[static_cast<size_t>(id)] = group.reduction >= 0;
+      return true;
+    }
     int repeats = 0;  // work per element of `id` that is done again and again in its readers
     bool repeated = false;
     int reads = 0;

@@ -384,6 +384,7 @@ bool worth_transposing(Match& m) {
   constexpr int64_t kRows = 4;
   const int rank = m.type_of("y").rank();
   if (!m.root.attrs.get_or<bool>("transpose_b", false) || constant_value(m.graph, m.value("y"))) return false;
+  if (is_op(m.graph.producer(m.value("y")), "dequantize_blocks")) return false;
   const auto rows = m.type.rank() >= 2 ? as_int(m.type.shape[m.type.shape.size() - 2]) : std::nullopt;
   if (rank < 2 || (rows && *rows < kRows)) return false;
   if (turns_columns_itself(m)) return false;

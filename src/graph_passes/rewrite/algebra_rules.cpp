@@ -136,7 +136,8 @@ constexpr AlgebraRule kRules[] = {
     {"matmul_transposes", "matmul:m(transpose:l(x), transpose:r(y))", "transpose:o(matmul:p(y, x))", kRound,
      "both swap the last two dimensions", both_transposed},
     {"matmul_transpose_b", "matmul:m(x, y)", "matmul:p(x, transpose:o(y))", kRound,
-     "transpose_b; y is no constant, x has 4 rows or more: vectors of columns are worth a copy, unless 16 to 512 rows "
+     "transpose_b; y is no constant and not in blocks, x has 4 rows or more: vectors of columns are worth a copy, "
+     "unless 16 to 512 rows "
      "of long sums of f32 turn them themselves",
      worth_transposing},
 };

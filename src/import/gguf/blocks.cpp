@@ -116,21 +116,22 @@ struct Row {
   BlockType type;
   int64_t elements;
   size_t bytes;
+  std::string_view format;
   void (*decode)(const uint8_t* block, float* out);
 };
 
 constexpr std::array kRows = {
-    Row{BlockType::kF32, 1, 4, one_f32},
-    Row{BlockType::kF16, 1, 2, one_f16},
-    Row{BlockType::kBF16, 1, 2, one_bf16},
-    Row{BlockType::kQ4_0, kBlock, 18, block_q4_0},
-    Row{BlockType::kQ4_1, kBlock, 20, block_q4_1},
-    Row{BlockType::kQ5_0, kBlock, 22, block_q5_0},
-    Row{BlockType::kQ5_1, kBlock, 24, block_q5_1},
-    Row{BlockType::kQ8_0, kBlock, 34, block_q8_0},
-    Row{BlockType::kQ4_K, kSuperblock, 144, block_q4_k},
-    Row{BlockType::kQ5_K, kSuperblock, 176, block_q5_k},
-    Row{BlockType::kQ6_K, kSuperblock, 210, block_q6_k},
+    Row{BlockType::kF32, 1, 4, "", one_f32},
+    Row{BlockType::kF16, 1, 2, "f16", one_f16},
+    Row{BlockType::kBF16, 1, 2, "bf16", one_bf16},
+    Row{BlockType::kQ4_0, kBlock, 18, "q4_0", block_q4_0},
+    Row{BlockType::kQ4_1, kBlock, 20, "q4_1", block_q4_1},
+    Row{BlockType::kQ5_0, kBlock, 22, "q5_0", block_q5_0},
+    Row{BlockType::kQ5_1, kBlock, 24, "q5_1", block_q5_1},
+    Row{BlockType::kQ8_0, kBlock, 34, "q8_0", block_q8_0},
+    Row{BlockType::kQ4_K, kSuperblock, 144, "q4_k", block_q4_k},
+    Row{BlockType::kQ5_K, kSuperblock, 176, "q5_k", block_q5_k},
+    Row{BlockType::kQ6_K, kSuperblock, 210, "q6_k", block_q6_k},
 };
 
 const Row& row_of(BlockType type) {
@@ -160,6 +161,7 @@ std::string gguf_type_name(uint32_t number) {
 
 int64_t block_elements(BlockType type) { return row_of(type).elements; }
 size_t block_bytes(BlockType type) { return row_of(type).bytes; }
+std::string_view block_format(BlockType type) { return row_of(type).format; }
 
 void dequantize(BlockType type, const std::byte* blocks, int64_t count, float* out) {
   const Row& row = row_of(type);

@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <string_view>
 
 namespace tessera::inline gguf {
 
@@ -28,6 +29,7 @@ std::string gguf_type_name(uint32_t number);           // of all that the format
 
 int64_t block_elements(BlockType type);  // 1 for floats
 size_t block_bytes(BlockType type);
+std::string_view block_format(BlockType type);  // the `format` of dequantize_blocks; empty for F32
 
 // `count` elements as floats, exactly as the format defines them: products and sums rounded to f32 one by one.
 // REQUIRES: whole blocks.

@@ -17,14 +17,14 @@ using Ints = std::vector<int64_t>;
 // The rows of queries or keys, head by head, such that features that are turned together are half of them apart. Scores
 // are sums over the features: their order does not matter, as long as queries and keys have the same.
 Tensor halves_of_neighbours(const Tensor& weight, int64_t heads, int64_t depth, int64_t turned) {
-  const int64_t columns = weight.num_elements() / (heads * depth);
-  Tensor result(DType::kF32, weight.dims());
-  const auto from = weight.as<float>();
-  const auto to = result.as_mutable<float>();
+  const int64_t bytes = weight.num_bytes() / (heads * depth);  // of a row
+  Tensor result(weight.dtype(), weight.dims());
+  const std::byte* from = weight.bytes();
+  std::byte* to = result.mutable_bytes();
   for (int64_t row = 0; row < heads * depth; ++row) {
     const int64_t head = row / depth, feature = row % depth;
     const int64_t place = feature >= turned ? feature : feature % 2 * (turned / 2) + feature / 2;
-    std::copy_n(from.begin() + row * columns, columns, to.begin() + (head * depth + place) * columns);
+    std::copy_n(from + row * bytes, bytes, to + (head * depth + place) * bytes);
   }
   return result;
 }
@@ -50,8 +50,8 @@ class Transformer : public Emitter {
                                         {DType::kF32, {lengths_.past, h_.key_heads * h_.value_depth}, {}}));
     }
     at("token_embd");
-    const Tensor embeddings = weights_.get("token_embd.weight", {h_.vocabulary, h_.features});
-    ValueId x = op("gather", {constant_value(embeddings), tokens}, {{"axis", int64_t{0}}});
+    const ValueId embeddings = matrix("token_embd.weight", h_.vocabulary, h_.features);
+    ValueId x = op("gather", {embeddings, tokens}, {{"axis", int64_t{0}}});
     if (architecture_.scaled_embeddings) x = mul(x, scalar(DType::kF32, std::sqrt(static_cast<float>(h_.features))));
     if (architecture_.learned_positions) {
       at("position_embd");
@@ -62,12 +62,12 @@ class Transformer : public Emitter {
     at("output_norm");
     x = norm("output_norm", op("gather", {x, rows}, {{"axis", int64_t{0}}}), h_.features);
     at("output");
-    const char* matrix = weights_.has("output.weight") ? "output.weight" : "token_embd.weight";
-    ValueId logits = product(x, weights_.get(matrix, {h_.vocabulary, h_.features}));
+    const bool has_own = weights_.has("output.weight");
+    ValueId logits = product(x, has_own ? matrix("output.weight", h_.vocabulary, h_.features) : embeddings);
     if (weights_.has("output.bias")) logits = add(logits, constant_value(weights_.get("output.bias", {h_.vocabulary})));
     output("logits", logits);
     for (size_t i = 0; i < kept.size(); ++i)
-      output(fmt::format("new_{}.{}", i % 2 == 0 ? "keys" : "values", i / 2), kept[i]);
+      output(fmt::format("all_{}.{}", i % 2 == 0 ? "keys" : "values", i / 2), kept[i]);
   }
 
  protected:
@@ -162,10 +162,17 @@ class Transformer : public Emitter {
     return op("concat", {result, part(h_.turned, h_.depth - h_.turned)}, {{"axis", int64_t{2}}});
   }
 
-  // x w' for a matrix [outputs, inputs].
-  ValueId product(ValueId x, Tensor matrix) {
-    return op("matmul", {x, constant_value(std::move(matrix))}, {{"transpose_b", true}});
+  // Weights stay as they are in the file: what is in blocks is dequantised where it is read.
+  ValueId as_floats(Matrix matrix) {
+    const ValueId rows = constant_value(std::move(matrix.rows));
+    return matrix.format.empty() ? rows : op("dequantize_blocks", {rows}, {{"format", std::move(matrix.format)}});
   }
+  ValueId matrix(const char* name, int64_t rows, int64_t columns) {
+    return as_floats(weights_.matrix(name, rows, 0, rows, columns));
+  }
+
+  // x w' for a matrix [outputs, inputs].
+  ValueId product(ValueId x, ValueId matrix) { return op("matmul", {x, matrix}, {{"transpose_b", true}}); }
 
   ValueId norm(const std::string& name, ValueId x, int64_t features) {
     const ValueId scale = constant_value(weights_.get(name + ".weight", {features}));
@@ -193,8 +200,9 @@ class Transformer : public Emitter {
       return neighbour_heads == 0 ? rows : halves_of_neighbours(rows, neighbour_heads, h_.depth, h_.turned);
     };
     const std::string weight = name + ".weight", bias = name + ".bias";
-    ValueId y = product(x, ordered(count == outputs ? weights_.get(weight, {outputs, inputs})
-                                                    : weights_.rows(weight, outputs, first, count, inputs)));
+    Matrix matrix = weights_.matrix(weight, outputs, first, count, inputs);
+    matrix.rows = ordered(matrix.rows);
+    ValueId y = product(x, as_floats(std::move(matrix)));
     if (weights_.has(bias)) y = add(y, constant_value(ordered(weights_.rows(bias, outputs, first, count, 0))));
     return y;
   }
@@ -228,10 +236,9 @@ class Transformer : public Emitter {
     q = turned(norm_if_any(block + "attn_q_norm", q, h_.depth), positions, h_.heads);
     k = turned(norm_if_any(block + "attn_k_norm", k, h_.depth), positions, h_.key_heads);
     k = reshape(k, {lengths_.length, of_keys});
-    kept.push_back(k);
-    kept.push_back(v);
     const auto with_past = [&](ValueId past, ValueId now, int64_t depth) {
       const ValueId all = op("concat", {past, now}, {{"axis", int64_t{0}}});
+      kept.push_back(all);
       return transpose(reshape(all, {total_, h_.key_heads, depth}), {1, 0, 2});
     };
     const auto layer = static_cast<size_t>(n);
@@ -239,9 +246,8 @@ class Transformer : public Emitter {
     constexpr int64_t kLargestGemma3 = 62;
     const bool by_features = architecture_.name == "gemma3" && h_.layers == kLargestGemma3;
     const auto scaled_by = static_cast<double>(by_features ? h_.features / h_.heads : h_.depth);
-    const ValueId result = composite("attention",
-                                     {transpose(q, {1, 0, 2}), with_past(keys_[layer], k, h_.depth),
-                                      with_past(values_[layer], v, h_.value_depth), positions.mask},
+    const ValueId keys = with_past(keys_[layer], k, h_.depth), values = with_past(values_[layer], v, h_.value_depth);
+    const ValueId result = composite("attention", {transpose(q, {1, 0, 2}), keys, values, positions.mask},
                                      {{"scale", 1 / std::sqrt(scaled_by)}});
     const ValueId by_token = reshape(transpose(result, {1, 0, 2}), {lengths_.length, h_.heads * h_.value_depth});
     const ValueId y = linear(block + "attn_output", by_token, h_.heads * h_.value_depth, h_.features);

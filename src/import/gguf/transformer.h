@@ -1,11 +1,11 @@
 // The graph of a language model:
 //
 //   tokens i64[length], rows i64[kept], keys.N f32[past, heads * depth], values.N of every layer
-//   -> logits f32[kept, vocabulary], new_keys.N f32[length, heads * depth], new_values.N
+//   -> logits f32[kept, vocabulary], all_keys.N f32[past + length, heads * depth], all_values.N
 //
-// `past` tokens were there before; their keys and values are inputs, those of the new tokens outputs, which the caller
-// puts behind the others: so a prompt may come in pieces, and what several prompts begin with is computed once. `rows`
-// says of which of the new tokens there are logits.
+// `past` tokens were there before; their keys and values are inputs, with those of the new tokens behind them they are
+// outputs, which may begin in the memory of the inputs: nothing is copied then. So a prompt may come in pieces, and
+// what several prompts begin with is computed once. `rows` says of which of the new tokens there are logits.
 #pragma once
 
 #include "graph/evaluator.h"

@@ -3,6 +3,8 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include <cstring>
+
 namespace tessera::inline gguf {
 
 const GgufTensor& Weights::require(std::string_view name, const std::vector<int64_t>& dims) const {
@@ -39,6 +41,19 @@ Tensor Weights::rows(std::string_view name, int64_t rows, int64_t first, int64_t
   const auto whole = std::make_shared<const Tensor>(all);
   return Tensor(DType::kF32, columns > 0 ? std::vector{count, columns} : std::vector{count}, whole,
                 all.as<float>().data() + first * row);
+}
+
+Matrix Weights::matrix(std::string_view name, int64_t rows, int64_t first, int64_t count, int64_t columns) const {
+  const GgufTensor& tensor = require(name, {rows, columns});
+  const int64_t row = columns / block_elements(tensor.type) * static_cast<int64_t>(block_bytes(tensor.type));
+  const std::byte* begin = tensor.data + first * row;
+  if (tensor.type != BlockType::kF32)
+    return {Tensor(DType::kU8, {count, row}, owner_, begin), std::string(block_format(tensor.type))};
+  if (reinterpret_cast<uintptr_t>(begin) % alignof(float) == 0)
+    return {Tensor(DType::kF32, {count, columns}, owner_, begin), {}};
+  Tensor aligned(DType::kF32, {count, columns});
+  std::memcpy(aligned.as_mutable<float>().data(), begin, static_cast<size_t>(count * row));
+  return {std::move(aligned), {}};
 }
 
 }  // namespace tessera::inline gguf

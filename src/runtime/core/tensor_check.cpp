@@ -185,7 +185,7 @@ tessera_status overlap(const ModuleFile& module, uint32_t output, const char* ki
 constexpr char kOwnMemory[] = "give every output memory of its own";
 
 // An output may have the memory of one input of its type: the module writes it there when it has read the input, or
-// into spare memory, from which it is copied after the run.
+// into spare memory, from which it is copied after the run. One that begins with an input may begin in its memory.
 tessera_status check_overlaps(const ModuleFile& module, const tessera_tensor* inputs, const tessera_tensor* outputs,
                               const BoundTensors& bound, tessera_error* error) {
   for (uint32_t i = 0; i < module.descriptor->num_outputs; ++i) {
@@ -194,13 +194,13 @@ tessera_status check_overlaps(const ModuleFile& module, const tessera_tensor* in
       const Extent input = extent_of(inputs[j]);
       if (!extent.meets(input)) continue;
       const tsr_tensor_descr& row = module.inputs()[j];
+      if (extent.begin == input.begin && input.end <= extent.end && module.may_alias(i, j)) continue;
       if (!(extent == input) || !same_type(row, module.outputs()[i])) {
         return overlap(module, i, "input", row.name,
                        "it may have all of the memory of an input of its type and shape, "
                        "or memory of its own",
                        error);
       }
-      if (module.may_alias(i, j)) continue;
       if (!bound.spare[i]) return overlap(module, i, "input", row.name, kOwnMemory, error);
       bound.outputs[i] = bound.spare[i];
     }

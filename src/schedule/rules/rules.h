@@ -9,6 +9,11 @@ namespace tessera::inline schedule {
 
 using RuleResult = std::variant<ScheduledKernel, Declined>;
 
+// Products with constant weights that are stored as less than floats, and made floats in registers: matrices in blocks
+// of a few bits (dequantize_blocks), bytes with scales, halves. Of few rows or many, which a run may decide; each sum
+// is taken step by step.
+RuleResult blocked_weights(const TensorProgram& kernel, const Target& target, Knobs& knobs);
+
 // Convolutions over blocked rows, images and volumes with constant weights, whose windows have three or five places
 // along two dimensions of stride 1, or up to seven along one, by minimal filtering: F(2x2) and F(4x4) take 2.25 and 4
 // times fewer products of 3x3 places, F(2x2) 2.8 of 5x5; F(2) and F(4) 1.5 and 2 of 3 places, 1.7 and 2.5 of 5,

@@ -44,23 +44,6 @@ ValueId stored(NodeContext& c, ValueId y, int scale, int zero, DType like) {
   return quantized(c, y, c.reshape(c.in(scale), {}), c.has(zero) ? c.reshape(c.in(zero), {}) : none);
 }
 
-// The bits of [..., bytes] as unsigned numbers of `bits` bits, the low ones of a byte first: [..., bytes * 8 / bits].
-ValueId unpacked(NodeContext& c, ValueId x, int64_t bits) {
-  const ValueId wide = c.cast(x, DType::kI32);
-  if (bits == 8) return wide;
-  Ints dims = c.dims(x), apart = dims;
-  apart.push_back(1);
-  std::vector<ValueId> parts;
-  for (int64_t shift = 0; shift < 8; shift += bits) {
-    const ValueId moved =
-        shift == 0 ? wide : c.op("shift_right", {wide, c.scalar(DType::kI32, static_cast<double>(shift))});
-    parts.push_back(
-        c.reshape(c.op("bitwise_and", {moved, c.scalar(DType::kI32, static_cast<double>((1 << bits) - 1))}), apart));
-  }
-  dims.back() *= 8 / bits;
-  return c.reshape(c.op("concat", parts, {{"axis", static_cast<int64_t>(dims.size())}}), dims);
-}
-
 ValueId activated(NodeContext& c, ValueId x) {
   const std::string name = c.attrs.get_string("activation", "");
   const std::vector<double> parameters = c.attrs.get_floats("activation_params");
@@ -100,23 +83,19 @@ void import_matmul_nbits(NodeContext& c) {
   const auto per_block = [&](ValueId x, const char* what) {
     if (c.num_elements(x) != n * blocks)
       c.malformed(fmt::format("{} of type {}", what, c.type(x).to_string()), fmt::format("{} elements", n * blocks));
-    return c.reshape(x, {n, blocks, 1});
+    return c.reshape(x, {n, blocks});
   };
-  ValueId w = c.cast(unpacked(c, c.reshape(c.in(1), {n, blocks, bytes}), bits), DType::kF32);
+  std::vector<ValueId> operands = {c.reshape(c.in(1), {n, blocks * bytes}), per_block(c.in(2), "scales")};
   if (c.has(3) && is_float(c.dtype(c.in(3)))) {
-    w = c.sub(w, c.cast(per_block(c.in(3), "zero points"), DType::kF32));
+    operands.push_back(per_block(c.in(3), "zero points"));
   } else if (c.has(3)) {
     const int64_t row = (blocks * bits + 7) / 8;
     if (c.num_elements(c.in(3)) != n * row)
       c.malformed(fmt::format("zero points of type {}", c.type(c.in(3)).to_string()), fmt::format("u8[{},{}]", n, row));
-    const ValueId zeros = unpacked(c, c.reshape(c.in(3), {n, row}), bits);
-    const ValueId used = c.reshape(c.slice(zeros, {0, 0}, {n, blocks}, {1, 1}), {n, blocks, 1});
-    w = c.sub(w, c.cast(used, DType::kF32));
-  } else {
-    w = c.sub(w, c.scalar(DType::kF32, std::ldexp(1, static_cast<int>(bits) - 1)));
+    operands.push_back(c.reshape(c.in(3), {n, row}));
   }
-  w = c.mul(w, c.cast(per_block(c.in(2), "scales"), DType::kF32));
-  w = c.slice(c.reshape(w, {n, blocks * block}), {0, 0}, {n, k}, {1, 1});
+  const ValueId w =
+      c.op("dequantize_blocks", operands, {{"format", fmt::format("u{}", bits)}, {"group", block}, {"elements", k}});
   ValueId y = c.op("matmul", {c.cast(a, DType::kF32), w}, {{"transpose_b", true}});
   if (c.has(5)) y = c.add(y, c.cast(c.in(5), DType::kF32));
   c.out(0, c.cast(y, dtype));
