@@ -52,9 +52,8 @@ namespace {
 
 struct TrainCommand {
   CompileFlags compile;
-  std::string model, output, curve, step, checkpoint, resume, profile, loss = "cross_entropy", optimizer = "adam",
-                                                                       schedule = "constant", products = "f32",
-                                                                       teacher, prune;
+  std::string model, output, curve, step, checkpoint, resume, profile,
+      loss = "cross_entropy", optimizer = "adam", schedule = "constant", products = "f32", teacher, prune;
   TrainingDataOptions data;
   OptimizerOptions numbers;
   double rate = 1e-3, clip_norm = 0, label_smoothing = 0, loss_scale = 0, distill_weight = 0.9, temperature = 4;
@@ -191,8 +190,7 @@ ImportedModel finished(ImportedModel model, const Finish& finish) {
       if (Graph* graph = std::get_if<Graph>(&read)) return finish(*graph);
       return read;
     };
-  if (model.at_samples)
-    model.at_samples = [samples = model.at_samples, finish] { return finished(samples(), finish); };
+  if (model.at_samples) model.at_samples = [samples = model.at_samples, finish] { return finished(samples(), finish); };
   model.as_flow = nullptr;
   return model;
 }
@@ -253,9 +251,8 @@ double peak_memory_mb() {
 void reset_peak_memory() { std::ofstream("/proc/self/clear_refs") << "5"; }
 
 std::vector<std::string> unfrozen(std::vector<std::string> names, const std::vector<std::string>& frozen) {
-  std::erase_if(names, [&](const std::string& name) {
-    return std::find(frozen.begin(), frozen.end(), name) != frozen.end();
-  });
+  std::erase_if(names,
+                [&](const std::string& name) { return std::find(frozen.begin(), frozen.end(), name) != frozen.end(); });
   return names;
 }
 
@@ -318,7 +315,8 @@ int train_model(const TrainCommand& command) {
   {
     Progress progress("preparing " + std::filesystem::path(command.model).filename().string());
     const int64_t batch = command.batch / parallel.parts();
-    Graph model = with_shared_constants(learner(read_graph(command.model, command, batch, true), command), standard_ops());
+    Graph model =
+        with_shared_constants(learner(read_graph(command.model, command, batch, true), command), standard_ops());
     const std::vector<std::string> learn = parameter_names(model, standard_ops());
     pruner.emplace(model, unfrozen(learn, command.frozen), prune_spec(command.prune));
     options.masked = pruner->masked();
@@ -337,8 +335,7 @@ int train_model(const TrainCommand& command) {
         "batch {} x {}, seed {}, epochs {}, loss {}, optimizer {}, lr {}, schedule {} {}, step {}, {} samples{}{}",
         parallel.parts(), model.type(model.inputs[0]).to_string(), command.seed, command.epochs, command.loss,
         command.optimizer, command.rate, command.schedule, command.warmup, hash_text(made.graph), data.train.size(),
-        command.in_order ? " in order" : "",
-        command.prune.empty() ? "" : ", prune " + command.prune);
+        command.in_order ? " in order" : "", command.prune.empty() ? "" : ", prune " + command.prune);
     if (pruner->is_used())
       loop_options.at_epoch = [&pruner = *pruner, epochs = command.epochs](Model& model, int64_t epoch) {
         pruner.at_epoch(model, epoch, epochs);
@@ -465,7 +462,8 @@ Command add_train_command(CLI::App& root) {
   app->add_option("--label-smoothing", c.label_smoothing,
                   "The share of each target that all classes have together, below 1")
       ->capture_default_str();
-  app->add_option("--ignore", c.ignored, "A target that counts nothing, as -100 where language models have no word to guess");
+  app->add_option("--ignore", c.ignored,
+                  "A target that counts nothing, as -100 where language models have no word to guess");
   app->add_flag("--classes-last", c.classes_last, "Scores are [N, ..., classes], as language models give them");
   app->add_option("--optimizer", c.optimizer, "How parameters follow their gradients")
       ->check(CLI::IsMember(std::vector<std::string>(optimizer_names().begin(), optimizer_names().end())))
@@ -502,7 +500,9 @@ Command add_train_command(CLI::App& root) {
                   "out of the model that is written")
       ->type_name("HOW");
   app->add_flag("--qat", c.qat, "Learn with 8 bits in mind, and write a model of integers (as 'quantize' does)");
-  app->add_option("--qat-bits", c.qat_bits, "Bits of weights for --qat")->check(CLI::Range(2, 8))->capture_default_str();
+  app->add_option("--qat-bits", c.qat_bits, "Bits of weights for --qat")
+      ->check(CLI::Range(2, 8))
+      ->capture_default_str();
   app->add_option("--epochs", c.epochs, "How often the samples are seen")->capture_default_str();
   app->add_option("--batch", c.batch, "Samples in a step, where the model leaves that open")->capture_default_str();
   app->add_option("--leaves", c.leaves,

@@ -53,7 +53,8 @@ void set_mask(Model& step, const std::string& parameter, const Tensor& mask) {
 double progress(int64_t epoch, int64_t epochs) {
   const int64_t first = epochs / 5, last = std::max(first, epochs * 3 / 5);
   if (epoch < first) return 0;
-  const double left = 1 - static_cast<double>(std::min(epoch, last) - first + 1) / static_cast<double>(last - first + 1);
+  const double left =
+      1 - static_cast<double>(std::min(epoch, last) - first + 1) / static_cast<double>(last - first + 1);
   return 1 - left * left * left;
 }
 
@@ -101,8 +102,9 @@ Tensor pattern_mask(const Tensor& weights, int64_t stays, int64_t of_each, size_
   const std::vector<int64_t>& dims = weights.dims();
   // Behind `dim` lies what a sum runs over in a filter; of a matrix whose sum runs over dimension 0, the columns.
   const bool by_column = dim == 0;
-  int64_t rows = by_column ? 1 : std::accumulate(dims.begin(), dims.begin() + static_cast<std::ptrdiff_t>(dim), int64_t{1},
-                                                 std::multiplies<>());
+  int64_t rows = by_column ? 1
+                           : std::accumulate(dims.begin(), dims.begin() + static_cast<std::ptrdiff_t>(dim), int64_t{1},
+                                             std::multiplies<>());
   int64_t length = weights.num_elements() / std::max<int64_t>(rows, 1), step = 1;
   if (by_column) {
     length = dims[0];

@@ -242,7 +242,8 @@ LoopResult TrainingLoop::run(const std::atomic<bool>& stop, const std::function<
     if (!options_.checkpoint.empty() && count > 0) save(options_.checkpoint);
     if (result.interrupted) break;
     report.loss = sum / static_cast<double>(std::max<int64_t>(count, 1));
-    report.train = static_cast<double>(right) / static_cast<double>(std::max<int64_t>(count, 1) * targets_.dims()[1] * batch());
+    report.train =
+        static_cast<double>(right) / static_cast<double>(std::max<int64_t>(count, 1) * targets_.dims()[1] * batch());
     report.steps_per_second = static_cast<double>(count) / seconds;
     test(report);
     on_epoch(report);

@@ -40,7 +40,7 @@ struct LoopOptions {
   // What in a step, whose inputs and then states these are, first gave a number that is not finite: a sentence; empty:
   // not known.
   std::function<std::string(const std::vector<Tensor>& inputs)> find_not_finite = nullptr;
-  DataParallel parallel = {};        // how the batch is shared, and which part is this process's
+  DataParallel parallel = {};  // how the batch is shared, and which part is this process's
   int64_t rank = 0;
 };
 
@@ -61,9 +61,8 @@ struct LoopResult {
 
 // The inputs of `step`, in order: the batch, its targets, the learning rate; results: loss, how many are right, and
 // whether the step was done, as it is not where it has no finite loss (TrainingOptions::guarded).
-// `inference` has a batch as its input, and the first of the step's states as its states; it may be null where nothing is
-// tested. Of a batch that ranks share,
-// a process reads its own parts; every one of them tests all samples.
+// `inference` has a batch as its input, and the first of the step's states as its states; it may be null where nothing
+// is tested. Of a batch that ranks share, a process reads its own parts; every one of them tests all samples.
 class TrainingLoop {
  public:
   TrainingLoop(Model& step, Model* inference, const TrainingData& data, const LoopOptions& options);

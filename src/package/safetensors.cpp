@@ -66,7 +66,8 @@ void write_safetensors(const std::string& path, const NamedTensors& contents) {
         std::find_if(kNames.begin(), kNames.end(), [&](const auto& n) { return n.first == tensor.dtype(); });
     check(known != kNames.end(), "a type that safetensors has");
     const auto size = static_cast<uint64_t>(tensor.num_bytes());
-    header[name_in_file(name)] = {{"dtype", known->second}, {"shape", tensor.dims()}, {"data_offsets", {offset, offset + size}}};
+    header[name_in_file(name)] = {
+        {"dtype", known->second}, {"shape", tensor.dims()}, {"data_offsets", {offset, offset + size}}};
     offset += size;
   }
   std::string text = header.dump();

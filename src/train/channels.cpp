@@ -144,8 +144,8 @@ class Analysis {
       return axis.reduced ? reduced[axis.number] : at(node.outputs[0])[axis.number];
     };
     for (const IndexMap& map : index_maps(body)) {
-      const auto operand = static_cast<size_t>(std::find(body.inputs.begin(), body.inputs.end(), map.operand) -
-                                               body.inputs.begin());
+      const auto operand =
+          static_cast<size_t>(std::find(body.inputs.begin(), body.inputs.end(), map.operand) - body.inputs.begin());
       if (operand >= node.inputs.size()) continue;
       const std::vector<Place>& dims = at(node.inputs[operand]);
       for (size_t d = 0; d < map.dims.size(); ++d) {
@@ -228,10 +228,10 @@ Tensor sliced(const Tensor& tensor, size_t dim, const std::vector<bool>& kept, i
   std::vector<int64_t> dims = tensor.dims();
   const int64_t extent = dims[dim];
   dims[dim] = std::count(kept.begin(), kept.end(), true) * repeat;
-  const auto outer = std::accumulate(dims.begin(), dims.begin() + static_cast<std::ptrdiff_t>(dim), int64_t{1},
-                                     std::multiplies<>());
-  const auto inner = std::accumulate(dims.begin() + static_cast<std::ptrdiff_t>(dim) + 1, dims.end(), int64_t{1},
-                                     std::multiplies<>());
+  const auto outer =
+      std::accumulate(dims.begin(), dims.begin() + static_cast<std::ptrdiff_t>(dim), int64_t{1}, std::multiplies<>());
+  const auto inner =
+      std::accumulate(dims.begin() + static_cast<std::ptrdiff_t>(dim) + 1, dims.end(), int64_t{1}, std::multiplies<>());
   Tensor result(tensor.dtype(), dims);
   const auto row = static_cast<size_t>(dtype_bytes(tensor.dtype(), inner));
   std::byte* to = result.mutable_bytes();
@@ -318,7 +318,8 @@ Graph with_channels(const Graph& model, const std::vector<ChannelGroup>& groups,
     const Place place = analysis.place(value, d), root = forest.root(place);
     const auto found = stays.find(root);
     if (found == stays.end()) return model.type(value).shape[d];
-    return Expr(std::count(found->second->begin(), found->second->end(), true) * (forest.extent(place) / forest.extent(root)));
+    return Expr(std::count(found->second->begin(), found->second->end(), true) *
+                (forest.extent(place) / forest.extent(root)));
   };
   GraphRewriter rewriter(model);
   GraphBuilder builder(rewriter.target());

@@ -38,8 +38,7 @@ using KeptChannels = std::vector<std::vector<bool>>;
 
 // The sum over a group's producing constants of the magnitudes that belong to each channel, each constant's divided by
 // its mean, so that no layer counts more for its scale. `value_of` answers the constants' values.
-std::vector<double> channel_magnitudes(const ChannelGroup& group,
-                                       const std::map<std::string, TensorPtr>& values);
+std::vector<double> channel_magnitudes(const ChannelGroup& group, const std::map<std::string, TensorPtr>& values);
 
 // `model` without the other channels. The groups are channel_groups(model).
 Graph with_channels(const Graph& model, const std::vector<ChannelGroup>& groups, const KeptChannels& kept,

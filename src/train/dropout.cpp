@@ -63,8 +63,8 @@ ValueId dropped(const GraphOps& o, ValueId x, double ratio, uint64_t seed, Value
   int64_t stride = 1;
   for (size_t d = dims.size(); d-- > 0; stride *= dims[d]) {
     if (dims[d] == 1) continue;
-    const ValueId along = o.op(
-        "iota", {}, {{"shape", type.shape}, {"axis", static_cast<int64_t>(d)}, {"dtype", DType::kU32}});
+    const ValueId along =
+        o.op("iota", {}, {{"shape", type.shape}, {"axis", static_cast<int64_t>(d)}, {"dtype", DType::kU32}});
     const ValueId step_along = stride == 1 ? along : o.mul(along, bits.number(static_cast<uint32_t>(stride)));
     place = place < 0 ? step_along : o.add(place, step_along);
   }

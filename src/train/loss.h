@@ -19,8 +19,8 @@ enum class LossKind : uint8_t {
 LossKind loss_kind(const std::string& name);
 const std::vector<std::string_view>& loss_names();
 
-// Scores are [N, classes, ...] and targets [N, ...], numbers of classes or `ignored`; of kMeanSquaredError both are alike. The
-// mean over what is not ignored.
+// Scores are [N, classes, ...] and targets [N, ...], numbers of classes or `ignored`; of kMeanSquaredError both are
+// alike. The mean over what is not ignored.
 ValueId loss_of(const GraphOps& o, LossKind kind, double label_smoothing, std::optional<int64_t> ignored,
                 ValueId scores, ValueId target);
 

@@ -153,7 +153,8 @@ class StepBuilder {
     reads_step_ = std::any_of(model_.nodes().begin(), model_.nodes().end(), is_dropout);
     if (reads_step_) done_ = graph_.add_input(graph_.unique_name("training.step"), {DType::kI64, {}, {}});
     if (reads_step_ && options_.parallel.is_used())
-      refuse("TSR-2085", "the model has dropouts, which drop the same elements of each part", "a model without dropouts");
+      refuse("TSR-2085", "the model has dropouts, which drop the same elements of each part",
+             "a model without dropouts");
     for (const Node& node : model_.nodes()) copy(builder, node);
     builder.set_loc("loss");
     const auto [y, wanted] = with_classes_second(o, map_[index(scores_of_model)], target);
@@ -177,7 +178,8 @@ class StepBuilder {
     const auto types = [](const Graph& graph) {
       return fmt::format("{} -> {}", graph.type(graph.inputs[0]).to_string(), graph.type(graph.outputs[0]).to_string());
     };
-    if (!(how.weight >= 0 && how.weight <= 1)) refuse("TSR-2081", fmt::format("distill_weight = {}", how.weight), "0 to 1");
+    if (!(how.weight >= 0 && how.weight <= 1))
+      refuse("TSR-2081", fmt::format("distill_weight = {}", how.weight), "0 to 1");
     if (!(how.temperature > 0) || !std::isfinite(how.temperature))
       refuse("TSR-2081", fmt::format("temperature = {}", how.temperature), "a finite number above 0");
     if (teacher.inputs.size() != 1 || model_.inputs.size() != 1 || teacher.outputs.empty() ||
@@ -233,8 +235,8 @@ class StepBuilder {
       return;
     }
     if (is_composite(&node, "dropout")) {
-      map_[index(node.outputs[0])] = dropped({builder, ops_}, operands[0], node.attrs.get<double>("ratio"), options_.seed,
-                                             done_, num_dropouts_++);
+      map_[index(node.outputs[0])] =
+          dropped({builder, ops_}, operands[0], node.attrs.get<double>("ratio"), options_.seed, done_, num_dropouts_++);
       return;
     }
     if (is_narrowed(node)) {
@@ -385,7 +387,8 @@ class StepBuilder {
       }
     std::vector<Moving> last;  // what counts steps
     const auto number_state = [&](const char* name, DType dtype, bool is_there, TensorPtr initial) {
-      const ValueId before = is_there ? graph.inputs[input++] : graph.add_input(graph.unique_name(name), {dtype, {}, {}});
+      const ValueId before =
+          is_there ? graph.inputs[input++] : graph.add_input(graph.unique_name(name), {dtype, {}, {}});
       last.push_back({free_name(name), before, before, std::move(initial)});
       return before;
     };
@@ -401,7 +404,8 @@ class StepBuilder {
       updates = number_state("training.updates", DType::kI64, false, nullptr);
       unscale(o, given, scale);
       last[1].after = next_scale(o, scale, grown);
-      last[2].after = o.op("select", {has_grown(o, grown), o.integer(0), o.op("select", {ok_, o.plus(grown, 1), o.integer(0)})});
+      last[2].after =
+          o.op("select", {has_grown(o, grown), o.integer(0), o.op("select", {ok_, o.plus(grown, 1), o.integer(0)})});
     }
     if (options_.clip_norm > 0) clip(o, given);
 
@@ -420,8 +424,8 @@ class StepBuilder {
         before.push_back(graph.add_input(graph.unique_name(wanted), wide));
         moments.push_back({wanted, before.back(), -1, nullptr});
       }
-      const std::vector<ValueId> next = optimizer_step(o, options_.optimizer, numbers, o.cast(states[i].before, wide.dtype),
-                                                       o.cast(given[i], wide.dtype), before);
+      const std::vector<ValueId> next = optimizer_step(
+          o, options_.optimizer, numbers, o.cast(states[i].before, wide.dtype), o.cast(given[i], wide.dtype), before);
       ValueId after = o.cast(next[0], type.dtype);
       if (is_masked(states[i].name)) {
         const std::string wanted = free_name(states[i].name + ".mask");
@@ -478,7 +482,9 @@ class StepBuilder {
     return std::make_shared<const Tensor>(Tensor::scalar_f32(static_cast<float>(options_.loss_scale)));
   }
 
-  void require(const GraphOps& o, ValueId condition) { ok_ = ok_ < 0 ? condition : o.op("logical_and", {ok_, condition}); }
+  void require(const GraphOps& o, ValueId condition) {
+    ok_ = ok_ < 0 ? condition : o.op("logical_and", {ok_, condition});
+  }
 
   // Gradients of a loss that was multiplied by the scale become its own, and are held to be finite.
   void unscale(const GraphOps& o, std::vector<ValueId>& given, ValueId scale) {

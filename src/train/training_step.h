@@ -5,9 +5,9 @@
 //                  output's type and shape
 //   learning_rate  f64[]: another one for each step costs nothing
 // The results are `loss`, the mean over the batch, and `correct`, how many targets have the largest score (i64[]; 0 for
-// mean squared error); with a guard or a scaled loss `finite`, too. States, in order: the parameters under their constants' names, running statistics of batch
-// normalisations, the optimizer's moments ("NAME.squares", in f32 for parameters of 16 bits), and the number of steps
-// done ("training.step", i64[]).
+// mean squared error); with a guard or a scaled loss `finite`, too. States, in order: the parameters under their
+// constants' names, running statistics of batch normalisations, the optimizer's moments ("NAME.squares", in f32 for
+// parameters of 16 bits), and the number of steps done ("training.step", i64[]).
 #pragma once
 
 #include <optional>
@@ -37,9 +37,9 @@ struct TrainingOptions {
   // Of a loss of classes: the share of a target that all classes have together (Szegedy et al. 2016, section 7),
   // below 1.
   double label_smoothing = 0;
-  std::optional<int64_t> ignored;   // of a loss of classes: the target of samples that count nothing
-  bool classes_last = false;        // scores are [N, ..., classes], as language models give them
-  double clip_norm = 0;             // the gradients' common norm does not exceed it; 0: it may be any
+  std::optional<int64_t> ignored;  // of a loss of classes: the target of samples that count nothing
+  bool classes_last = false;       // scores are [N, ..., classes], as language models give them
+  double clip_norm = 0;            // the gradients' common norm does not exceed it; 0: it may be any
   // A step whose loss, or, with clip_norm, whose gradients' norm is no finite number leaves all states what they are;
   // the third result `finite` (i64[]) is 0 then, else 1.
   bool guarded = false;

@@ -1,6 +1,6 @@
 // What a training step can do besides: it leaves states alone when numbers are not finite, says where they come from,
-// drops elements, learns from a teacher, keeps masters in f32, scales its loss; what becomes of a model that learns with
-// few bits or fewer channels. By the interpreter.
+// drops elements, learns from a teacher, keeps masters in f32, scales its loss; what becomes of a model that learns
+// with few bits or fewer channels. By the interpreter.
 #include <fmt/format.h>
 #include <gmock/gmock.h>
 
@@ -211,8 +211,7 @@ TEST(TrainingStep, SomeTargetsAreIgnored) {
   for (const int64_t row : {1, 3})
     for (int64_t i = 0; i < 6; ++i) x.set_double(6 * row + i, 7);  // counts nothing
   EXPECT_NEAR(other.call({x, classes({0, -100, 2, -100}), rate(0.1)})[0].get_double(0), loss, 1e-12);
-  for (int64_t i = 0; i < 48; ++i)
-    EXPECT_NEAR(some.states()[0].get_double(i), other.states()[0].get_double(i), 1e-12);
+  for (int64_t i = 0; i < 48; ++i) EXPECT_NEAR(some.states()[0].get_double(i), other.states()[0].get_double(i), 1e-12);
 }
 
 TEST(Dropout, ElementsFollowFromSeedStepAndPlace) {
@@ -281,7 +280,8 @@ TEST(Distillation, ScoresFollowTheTeachers) {
   const auto probabilities = [](const Tensor& scores, int64_t row, double temperature) {
     std::vector<double> p(3);
     double sum = 0;
-    for (int64_t c = 0; c < 3; ++c) sum += p[static_cast<size_t>(c)] = std::exp(scores.get_double(3 * row + c) / temperature);
+    for (int64_t c = 0; c < 3; ++c)
+      sum += p[static_cast<size_t>(c)] = std::exp(scores.get_double(3 * row + c) / temperature);
     for (double& v : p) v /= sum;
     return p;
   };
@@ -438,7 +438,9 @@ Tensor bytes_of_learnt(const Graph& model, const std::vector<std::string>& names
     (is_range ? ranges : weights).push_back(names[i]);
     (is_range ? of_ranges : of_weights).push_back(values[i]);
   }
-  if (!as_integers) return interpreter.evaluate(with_constants(with_fake_quantization(model, options, standard_ops()), names, values), {x})[0];
+  if (!as_integers)
+    return interpreter.evaluate(with_constants(with_fake_quantization(model, options, standard_ops()), names, values),
+                                {x})[0];
   const Graph learnt = with_constants(model, weights, of_weights);
   const Graph integers = with_integers(learnt, ranges, of_ranges, options, standard_ops());
   EXPECT_THAT(verify(integers), testing::IsEmpty());
@@ -455,8 +457,8 @@ TEST(FakeQuantization, IntegersComputeTheSameBits) {
         TrainingOptions options;
         const TrainingStep step = step_of(with_fake_quantization(model, form, standard_ops()), options);
         EXPECT_THAT(step.parameters, testing::ElementsAre("w1", "b1", "w2", "b2"));
-        EXPECT_THAT(step.statistics, testing::ElementsAre("w1.product.low", "w1.product.high", "w2.product.low",
-                                                          "w2.product.high"));
+        EXPECT_THAT(step.statistics,
+                    testing::ElementsAre("w1.product.low", "w1.product.high", "w2.product.low", "w2.product.high"));
         GraphInterpreter interpreter;
         GraphSession session(step.graph, interpreter);
         double first = 0, last = 0;
@@ -511,25 +513,34 @@ Graph image_network() {
   const auto conv = [&](ValueId x, const std::string& name, const Ints& dims, int64_t groups) {
     const Ints pads(2, dims[2] / 2), ones = {1, 1};
     return op("conv", {x, weights(name, dims)},
-              {{"strides", ones}, {"pads_begin", pads}, {"pads_end", pads}, {"dilations", ones},
-               {"input_dilations", ones}, {"groups", groups}});
+              {{"strides", ones},
+               {"pads_begin", pads},
+               {"pads_end", pads},
+               {"dilations", ones},
+               {"input_dilations", ones},
+               {"groups", groups}});
   };
   const auto composite = [&](const char* name, std::vector<ValueId> operands, Attrs attrs = {}) {
     return add_composite(b, standard_ops(), name, std::move(operands), std::move(attrs))[0];
   };
   const ValueId x = graph.add_input("x", {DType::kF32, make_shape({2, 3, 4, 4}), {}});
   ValueId v = conv(x, "first", {8, 3, 3, 3}, 1);
-  v = composite("batch_norm", {v, weights("scale", {8}), weights("shift", {8}), weights("mean", {8}),
-                               op("abs", {weights("variance", {8})})},
-                {{"epsilon", 0.1}});
+  v = composite(
+      "batch_norm",
+      {v, weights("scale", {8}), weights("shift", {8}), weights("mean", {8}), op("abs", {weights("variance", {8})})},
+      {{"epsilon", 0.1}});
   v = composite("relu", {v});
   v = conv(v, "depthwise", {8, 1, 3, 3}, 8);
   v = op("add", {v, weights("bias", {8, 1, 1})});
   v = composite("relu", {v});
   const ValueId branch = conv(v, "branch", {8, 8, 1, 1}, 1);
   v = composite("relu", {op("add", {v, branch})});
-  v = composite("max_pool", {v}, {{"window", Ints{2, 2}}, {"strides", Ints{2, 2}}, {"pads_begin", Ints{0, 0}},
-                                  {"pads_end", Ints{0, 0}}, {"dilations", Ints{1, 1}}});
+  v = composite("max_pool", {v},
+                {{"window", Ints{2, 2}},
+                 {"strides", Ints{2, 2}},
+                 {"pads_begin", Ints{0, 0}},
+                 {"pads_end", Ints{0, 0}},
+                 {"dilations", Ints{1, 1}}});
   v = op("reshape", {v}, {{"shape", make_shape({2, 32})}});
   v = composite("gemm", {v, weights("fc1", {6, 32}), weights("fc1.bias", {6})}, {{"trans_b", true}});
   v = composite("relu", {v});
@@ -559,7 +570,8 @@ TEST(Channels, ZerosCanBeCutOut) {
   const Graph model = image_network();
   const std::vector<ChannelGroup> groups = channel_groups(model, standard_ops());
   ASSERT_EQ(groups.size(), 2u);
-  const KeptChannels kept = {{true, false, true, true, false, false, true, true}, {false, true, true, true, false, true}};
+  const KeptChannels kept = {{true, false, true, true, false, false, true, true},
+                             {false, true, true, true, false, true}};
   // The channels that go are made zeros first.
   std::vector<std::string> names;
   std::vector<TensorPtr> values;
