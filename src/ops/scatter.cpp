@@ -12,8 +12,9 @@ namespace {
 
 constexpr int64_t kParts = 16;              // of a copy, for threads
 constexpr int64_t kWorthThreads = 1 << 15;  // elements
-constexpr int64_t kColumnParts = 8;         // of updated rows, for threads
-constexpr int64_t kFewColumns = 16;         // a part has at least so many
+constexpr int64_t kMostShares = 4;          // of places, for threads
+constexpr int64_t kShareElements = 128;     // of a row, for each share: all of them look at all places
+constexpr int64_t kFarElements = 1 << 20;   // more stay in no cache of one core; fewer are updated in no time
 
 constexpr std::string_view kJoins[] = {"none", "add", "mul", "min", "max"};
 
@@ -100,15 +101,16 @@ LoopProgram loops(const OpContext& ctx) {
     if (join == "max") return binary(BinaryOp::kMax, old, update);
     return update;
   };
-  // In order: the last of the updates of a place stays. Of each row, `columns` from `first` on.
-  const auto updated = [&](const Expr& b, const Expr& first, const Expr& columns) {
+  // In order: the last of the updates of a place stays. Of `shares`, the places of number `share`.
+  const auto updated = [&](const Expr& b, int64_t shares, const Expr& share) {
     return serial_loop("u", count, [&](const Var& u) {
       const Cell place("place", DType::kI64);
-      const Expr from = (b * count + u) * inner + first;
-      const Expr to = b * member + place.get() * inner + first;
-      const Expr fits = logical_and(Expr(0) <= place.get(), place.get() < extent);
+      const Expr from = (b * count + u) * inner;
+      const Expr to = b * member + place.get() * inner;
+      Expr mine = logical_and(Expr(0) <= place.get(), place.get() < extent);
+      if (shares > 1) mine = logical_and(mine, equal(floormod(place.get(), Expr(shares)), share));
       return with({place.buffer}, {place.set(index_of(load(places, {b * count + u}))),
-                                   if_then(fits, vector_loop("i", columns, [&](const Var& i) {
+                                   if_then(mine, vector_loop("i", inner, [&](const Var& i) {
                                              return store(out, {to + i},
                                                           combined(load(out, {to + i}), load(updates, {from + i})));
                                            }))});
@@ -117,8 +119,7 @@ LoopProgram loops(const OpContext& ctx) {
   const bool bytes = dtype_bits(x_type.dtype) >= 8;  // threads would share bytes otherwise
   if (!is_const_int(batch, 1)) {
     program.body = parallel_loop(
-        "b", batch, [&](const Var& b) { return seq({copied(x, out, b * member, member), updated(b, 0, inner)}); },
-        bytes);
+        "b", batch, [&](const Var& b) { return seq({copied(x, out, b * member, member), updated(b, 1, 0)}); }, bytes);
   } else {
     // The same loops for every extent, so that one kernel can serve a range of them.
     const Expr rows = floordiv(extent, kParts);
@@ -133,16 +134,12 @@ LoopProgram loops(const OpContext& ctx) {
           return if_then(row < extent, copied(x, out, row * inner, inner));
         },
         pays));
-    // Each thread takes all updates of its columns: their order stays, and places that many updates share cost no more.
-    const int64_t width = as_int(inner).value_or(0);
-    const int64_t shares = std::min(kColumnParts, width / kFewColumns);
-    if (shares > 1 && bytes && typical_size(normalize_size(count * inner)) >= kWorthThreads) {
-      const int64_t columns = width / shares;
-      parts.push_back(parallel_loop("c", shares, [&](const Var& c) { return updated(0, c * Expr(columns), columns); }));
-      if (width % shares != 0) parts.push_back(updated(0, columns * shares, width % shares));
-    } else {
-      parts.push_back(updated(0, 0, inner));
-    }
+    // Every so many places are a share: neighbours are often named alike often.
+    const int64_t shares = std::min(kMostShares, as_int(inner).value_or(0) / kShareElements);
+    if (shares > 1 && bytes && typical_size(member) >= kFarElements &&
+        typical_size(normalize_size(count * inner)) >= kWorthThreads)
+      parts.push_back(parallel_loop("s", shares, [&](const Var& s) { return updated(0, shares, s); }));
+    else parts.push_back(updated(0, 1, 0));
     program.body = seq(parts);
   }
   return program;
