@@ -35,7 +35,7 @@ from ._session import (
     get_available_providers, get_device,
 )
 
-from ._tape import no_grad
+from ._tape import eager_numerics, no_grad
 from ._tensor import Tensor, arange, concat, full, ones, stack, tensor, where, zeros
 
 if TYPE_CHECKING:
@@ -44,7 +44,7 @@ if TYPE_CHECKING:
 __all__ = [
     "Error", "ExecutionMode", "GraphOptimizationLevel", "IOBinding", "InferenceSession", "InternalError", "Model",
     "NodeArg", "OpenModel", "OrtValue", "SessionOptions", "Tensor", "TensorInfo", "arange", "capture", "compile",
-    "compile_file", "concat", "cond", "full", "get_all_providers", "get_available_providers", "get_device", "grad", "graph",
+    "compile_file", "concat", "cond", "eager_numerics", "full", "get_all_providers", "get_available_providers", "get_device", "grad", "graph",
     "hessian", "hvp", "jacobian", "jit", "jvp", "load", "nn", "no_grad", "ones", "optim", "scan", "stack", "te", "tensor",
     "value_and_grad", "vjp", "where", "zeros",
 ]

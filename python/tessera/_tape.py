@@ -30,6 +30,7 @@ REAL = {1, 2, 3, 4}  # numbers of f64, f32, f16, bf16
 class _Mode(threading.local):
     records = True  # whether results remember how they came about
     trace: Any = None  # the _capture.Trace that operators go to; None: they run
+    numerics = "strict"  # of operators that run by themselves
 
 
 MODE = _Mode()
@@ -43,6 +44,21 @@ def no_grad() -> Iterator[None]:
         yield
     finally:
         MODE.records = before
+
+
+@contextlib.contextmanager
+def eager_numerics(mode: str) -> Iterator[None]:
+    """Within it operators that run by themselves are compiled in these numerics: "strict", "default" or "deterministic".
+
+    Strict ones, the rule, have the bits of a whole graph in strict numerics; products are several times faster in default.
+    """
+    if mode not in ("strict", "default", "deterministic"):
+        raise Error(f"there are no numerics {mode!r}", id="TSR-4074", legal='"strict", "default", "deterministic"')
+    before, MODE.numerics = MODE.numerics, mode
+    try:
+        yield
+    finally:
+        MODE.numerics = before
 
 
 @contextlib.contextmanager
@@ -60,10 +76,10 @@ class Piece:
     _engines: dict[tuple[str, str], Any] = {}  # by hash and numerics
     _lock = threading.Lock()
 
-    def __init__(self, native: _native.Graph, numerics: str = "strict", threads: int = 1) -> None:
+    def __init__(self, native: _native.Graph, numerics: str | None = None, threads: int = 1) -> None:
         self.native = native
         self.hash = native.hash()
-        self._numerics = numerics
+        self._numerics = numerics or MODE.numerics
         self._threads = threads
         self._engine: Any = None
         self._outputs = [(value.dtype, tuple(int(dim) for dim in value.dims)) for value in native.outputs]
@@ -98,7 +114,7 @@ def frozen(value: Any) -> Any:
 
 
 def piece_of_operator(kind: str, types: Sequence[tuple[int, tuple[int, ...]]], attributes: dict[str, Any]) -> Piece:
-    key = (kind, tuple(types), tuple(sorted((name, frozen(value), type(value)) for name, value in attributes.items())))
+    key = (MODE.numerics, kind, tuple(types), tuple(sorted((name, frozen(value), type(value)) for name, value in attributes.items())))
     piece = _PIECES.get(key)
     if piece is None:
         graph = _native.Graph(kind)
@@ -252,7 +268,7 @@ def vector_jacobian(results: Sequence[Tensor], cotangents: Sequence[Tensor], wrt
     tape = Tape(results, wrt)
     values = _values(tape)
     kept = tuple(value is not None for value in values)
-    key = ("vjp", tape.key(), kept, tuple(map(tape.place, wrt)))
+    key = ("vjp", MODE.numerics, tape.key(), kept, tuple(map(tape.place, wrt)))
 
     def make() -> Plan:
         graph, names = tape.graph()
@@ -286,7 +302,7 @@ def jacobian_vector(results: Sequence[Tensor], wrt: Sequence[Tensor], tangents: 
     tape = Tape(results, wrt)
     values = _values(tape)
     kept = tuple(value is not None for value in values)
-    key = ("jvp", tape.key(), kept, tuple(map(tape.place, wrt)))
+    key = ("jvp", MODE.numerics, tape.key(), kept, tuple(map(tape.place, wrt)))
 
     def make() -> Plan:
         graph, names = tape.graph()

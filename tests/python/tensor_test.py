@@ -272,6 +272,17 @@ class Bits(unittest.TestCase):
                 self.assertEqual(own.numpy().tobytes(), other.numpy().tobytes(), seed)
 
 
+    def test_other_numerics(self):
+        x = floats(33, 65)
+        strict = tessera.tensor(x) @ x.T.copy()
+        with tessera.eager_numerics("default"):
+            fast = tessera.tensor(x) @ x.T.copy()
+        np.testing.assert_allclose(fast.numpy(), strict.numpy(), rtol=1e-4, atol=1e-4)
+        with self.assertRaises(tessera.Error):
+            with tessera.eager_numerics("fast"):
+                pass
+
+
 class Training(unittest.TestCase):
     def test_jit_reads_parameters_anew(self):
         w = tessera.tensor([2.0], requires_grad=True)

@@ -69,6 +69,11 @@ ValueId of_direction(NodeContext& c, ValueId x, int64_t d) {
 }
 
 ValueId zeros(NodeContext& c, ValueId like, const Shape& sizes) { return c.zeros(c.dtype(like), sizes); }
+// What a state begins with that the model does not give. No constant of its own: it is nothing to learn, and its size is
+// the batch's.
+ValueId no_state(NodeContext& c, ValueId like, const Shape& sizes) {
+  return c.op("broadcast", {zeros(c, like, {})}, {{"shape", sizes}});
+}
 
 ValueId activation(NodeContext& c, const std::string& name, double alpha, double beta, ValueId x) {
   const auto scaled = [&](ValueId v, double factor) { return c.mul(v, c.scalar_like(v, factor)); };
@@ -343,7 +348,7 @@ void import_recurrent(NodeContext& c, const Kind& kind) {
                   of_direction(c, r, d),
                   c.has(3) ? of_direction(c, c.in(3), d) : zeros(c, x, {2 * kind.gates * hidden})};
     for (const auto& first : states)
-      run.states.push_back(first ? of_direction(c, *first, d) : zeros(c, x, {batch, hidden}));
+      run.states.push_back(first ? of_direction(c, *first, d) : no_state(c, x, {batch, hidden}));
     if (peepholes) run.peepholes = of_direction(c, c.in(7), d);
     if (c.has(4)) run.lengths = c.reshape(c.cast(c.in(4), DType::kI64), {batch, 1});
     run.functions = names;
