@@ -541,6 +541,16 @@ def region_pool(x0: Operand, x1: Operand, x2: Operand, /, *, rows: int, columns:
     half_pixel (bool, may be left out): corners lie half a pixel before their pixel, and a region may be smaller than a pixel; default false
     """
 
+def region_pool_gradient(x0: Operand, x1: Operand, x2: Operand, /, *, rows: int, columns: int, scale: float, shape: Sequence[int | str], half_pixel: bool | None = None, name: str = "") -> Value:
+    """The gradient of the images of region_pool with kind = average: gradients of bins [R, rows, columns, C], added at the pixels that the bins' places read, times their shares.
+
+    rows (int): bins of a region, from top to bottom
+    columns (int): bins of a region, from left to right
+    scale (float): pixels per unit of a region's corners
+    half_pixel (bool, may be left out): corners lie half a pixel before their pixel, and a region may be smaller than a pixel; default false
+    shape (sizes): of the images [N, H, W, C]
+    """
+
 def relu(x0: Operand, /, *, name: str = "") -> Value:
     """max(x, 0)."""
 
