@@ -60,6 +60,18 @@ std::vector<std::string> types_of(const builder::Values& values) {
   return list;
 }
 
+// The public API's errors are the command line's.
+builder::Graph derived_graph(const GradCommand& command) {
+  const builder::Graph graph = builder::GraphAccess::graph(read_graph(command));
+  try {
+    return kinds().at(command.as)(graph, command);
+  } catch (const CompileError& error) {
+    const CompileError::Details& d = error.details();
+    if (error.is_bug()) throw;
+    throw UserError({d.id, d.message, d.node, d.legal, d.hint});
+  }
+}
+
 int differentiate(const GradCommand& command) {
   const bool to_file = command.output != "-";
   if (!to_file && command.json)
@@ -69,7 +81,7 @@ int differentiate(const GradCommand& command) {
                      .legal = "-o FILE with --json",
                      .hint = {}});
   if (to_file) refuse_to_overwrite(command.output, files_of_model(command.model));
-  const builder::Graph derived = kinds().at(command.as)(builder::GraphAccess::graph(read_graph(command)), command);
+  const builder::Graph derived = derived_graph(command);
   if (to_file) write_file(command.output, "output", derived.text());
   else std::cout << derived.text() << std::flush;
   const auto inputs = types_of(derived.inputs()), outputs = types_of(derived.outputs());

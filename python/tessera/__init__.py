@@ -44,9 +44,9 @@ if TYPE_CHECKING:
 __all__ = [
     "Error", "ExecutionMode", "GraphOptimizationLevel", "IOBinding", "InferenceSession", "InternalError", "Model",
     "NodeArg", "OpenModel", "OrtValue", "SessionOptions", "Tensor", "TensorInfo", "arange", "capture", "compile",
-    "compile_file", "concat", "cond", "eager_numerics", "full", "get_all_providers", "get_available_providers", "get_device", "grad", "graph",
-    "hessian", "hvp", "jacobian", "jit", "jvp", "load", "nn", "no_grad", "ones", "optim", "scan", "stack", "te", "tensor",
-    "value_and_grad", "vjp", "where", "zeros",
+    "compile_file", "concat", "cond", "eager_numerics", "full", "get_all_providers", "get_available_providers",
+    "get_device", "grad", "graph", "hessian", "hvp", "jacobian", "jit", "jvp", "load", "nn", "no_grad", "ones", "optim",
+    "scan", "stack", "te", "tensor", "value_and_grad", "vjp", "where", "zeros",
 ]
 __version__ = _native.version()
 
