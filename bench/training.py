@@ -29,8 +29,8 @@ def main():
     parser.add_argument("--repeat", type=int, default=20)
     parser.add_argument("--tessera", default=os.environ.get("TESSERA", str(ROOT / "build/bin/tessera")))
     parser.add_argument("--step", help="write the step as a graph, for explain and bench --kernels")
-    parser.add_argument("more", nargs="*", help="further options of `tessera train`")
-    args = parser.parse_args()
+    parser.epilog = "Further options go to `tessera train`."
+    args, more = parser.parse_known_args()
     recipe = json.loads((args.folder / "train.json").read_text())
     if recipe["workload"] == "dcgan":
         sys.exit("dcgan has two networks and a loss of its own")
@@ -52,7 +52,7 @@ def main():
         if args.step:
             command += ["--step", args.step]
         begin = time.time()
-        run = subprocess.run([str(word) for word in command + args.more], capture_output=True, text=True)
+        run = subprocess.run([str(word) for word in command + more], capture_output=True, text=True)
         seconds = time.time() - begin
     if run.returncode != 0:
         sys.exit(run.stderr)

@@ -237,6 +237,12 @@ def dequantize_blocks(x0: Operand, x1: Operand | None = None, x2: Operand | None
 def div(x0: Operand, x1: Operand, /, *, name: str = "") -> Value:
     """a / b; integers truncate towards zero, and division by zero gives 0."""
 
+def dropout(x0: Operand, /, *, ratio: float, name: str = "") -> Value:
+    """x: a training step drops elements with this probability and divides the others by what is left.
+
+    ratio (float): the probability, 0 to 1
+    """
+
 def dynamic_slice(x0: Operand, x1: Operand, /, *, sizes: Sequence[int | str], name: str = "") -> Value:
     """A box of x from the place `starts` on, moved to lie inside x.
 
@@ -260,6 +266,19 @@ def erf(x0: Operand, /, *, name: str = "") -> Value:
 
 def exp(x0: Operand, /, *, name: str = "") -> Value:
     """e to the power x."""
+
+def fake_quantize(x0: Operand, x1: Operand, x2: Operand, /, *, to: DTypeLike, name: str = "") -> Value:
+    """x as integers of type `to` that cover low .. high and zero, made real again; and whether x was covered. The gradient passes straight through where it was.
+
+    to (dtype): u8, or i8 without a zero point
+    """
+
+def fake_quantize_weights(x0: Operand, /, *, bits: int, axis: int | None = None, name: str = "") -> Value:
+    """x as integers of `bits` bits, the largest magnitude the largest integer, made real again. The gradient passes straight through.
+
+    bits (int): 2 to 8, a sign among them
+    axis (int, may be left out): the dimension of x whose entries have scales of their own
+    """
 
 def floor(x0: Operand, /, *, name: str = "") -> Value:
     """The largest integer not above x."""

@@ -30,6 +30,7 @@
 #include "graph_passes/rewrite/sink_casts.h"
 #include "graph_passes/rewrite/sink_reshapes.h"
 #include "graph_passes/rewrite/split_resizes.h"
+#include "graph_passes/rewrite/trim_taps.h"
 #include "graph_passes/rewrite/unroll_loops.h"
 
 namespace tessera::inline graph_passes {
@@ -62,6 +63,7 @@ constexpr GraphPass kPipeline[] = {
     {"decompose_all", "Replaces the composites that are left", 0, Numerics::kExact, decompose_all},
     {"lower_conv_transpose", "Turns transposed convolutions without overlap into 1x1 convolutions", 1,
      Numerics::kRounding, lower_conv_transpose},
+    {"trim_taps", "Takes out of filters what only ever meets padding", 1, Numerics::kExact, trim_taps},
     {"lower_precision", "Rounds what convolutions and products read to the precision that was asked for", 0,
      Numerics::kAlgorithm, lower_precision},
     {"hoist_zero_points", "Takes zero points out of products of bytes, where the machine multiplies them", 1,

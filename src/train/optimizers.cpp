@@ -23,14 +23,24 @@ struct Update {
     if (options.epsilon >= 0) return options.epsilon;
     return options.kind == OptimizerKind::kAdagrad ? 1e-10 : 1e-8;
   }
-  ValueId rate() const { return o.cast(step.rate, dtype()); }
+  ValueId rate() const { return o.cast(guarded(step.rate), dtype()); }
+  // f64[]: the number, or 0 in a step that changes nothing.
+  ValueId guarded(ValueId number) const {
+    return step.ok < 0 ? number : o.op("select", {step.ok, number, o.zero(DType::kF64)});
+  }
+  // v times the number, or times `otherwise` in a step that changes nothing.
+  ValueId times(ValueId v, double number, double otherwise) const {
+    if (step.ok < 0) return o.times(v, number);
+    const ValueId factor = o.op("select", {step.ok, o.scalar(number, DType::kF64), o.scalar(otherwise, DType::kF64)});
+    return o.mul(v, o.cast(factor, o.type(v).dtype));
+  }
   // The gradient of the loss and of half the squared norm of the parameter, times the decay.
   ValueId decayed() const { return options.weight_decay == 0 ? g : o.add(g, o.times(p, options.weight_decay)); }
   // from + (to - from) * part
-  ValueId moved(ValueId from, ValueId to, double part) const { return o.add(from, o.times(o.sub(to, from), part)); }
+  ValueId moved(ValueId from, ValueId to, double part) const { return o.add(from, times(o.sub(to, from), part, 0)); }
   // v * factor + x * x * (1 - factor)
   ValueId mean_of_squares(ValueId v, ValueId x, double factor) const {
-    return o.add(o.times(v, factor), o.times(o.mul(x, x), 1 - factor));
+    return o.add(times(v, factor, 1), times(o.mul(x, x), 1 - factor, 0));
   }
   // 1 - factor^number, f64
   ValueId seen(double factor) const {
@@ -40,11 +50,11 @@ struct Update {
   std::vector<ValueId> sgd() const {
     ValueId d = decayed();
     if (options.momentum == 0) return {o.sub(p, o.mul(d, rate()))};
-    const ValueId kept = o.times(moments[0], options.momentum);
-    ValueId velocity = o.add(kept, o.times(d, 1 - options.dampening));
+    const ValueId kept = times(moments[0], options.momentum, 1);
+    ValueId velocity = o.add(kept, times(d, 1 - options.dampening, 0));
     if (options.dampening != 0) {  // the first gradient counts in full
       const ValueId first = o.op("eq", {step.number, o.scalar(1, DType::kF64)});
-      velocity = o.op("select", {first, d, velocity});
+      velocity = o.op("select", {first, times(d, 1, 0), velocity});
     }
     d = options.nesterov ? o.add(d, o.times(velocity, options.momentum)) : velocity;
     return {o.sub(p, o.mul(d, rate())), velocity};
@@ -54,13 +64,14 @@ struct Update {
     ValueId weight = p, d = g;
     if (options.weight_decay != 0 && options.kind == OptimizerKind::kAdamW) {
       const ValueId shrink = o.sub(o.scalar(1, DType::kF64), o.times(step.rate, options.weight_decay));
-      weight = o.mul(p, o.cast(shrink, dtype()));
+      const ValueId one = o.scalar(1, DType::kF64);
+      weight = o.mul(p, o.cast(step.ok < 0 ? shrink : o.op("select", {step.ok, shrink, one}), dtype()));
     } else {
       d = decayed();
     }
     const ValueId mean = moved(moments[0], d, 1 - options.beta1);
     const ValueId squares = mean_of_squares(moments[1], d, options.beta2);
-    const ValueId size = o.cast(o.div(step.rate, seen(options.beta1)), dtype());
+    const ValueId size = o.cast(guarded(o.div(step.rate, seen(options.beta1))), dtype());
     const ValueId root = o.div(o.sqrt(squares), o.cast(o.sqrt(seen(options.beta2)), dtype()));
     return {o.sub(weight, o.mul(size, o.div(mean, o.plus(root, epsilon())))), mean, squares};
   }
@@ -75,7 +86,7 @@ struct Update {
     }
     ValueId direction = o.div(d, o.plus(o.sqrt(spread), epsilon()));
     if (options.momentum > 0) {
-      direction = o.add(o.times(moments[after.size()], options.momentum), direction);
+      direction = o.add(times(moments[after.size()], options.momentum, 1), times(direction, 1, 0));
       after.push_back(direction);
     }
     after.insert(after.begin(), o.sub(p, o.mul(direction, rate())));
@@ -84,9 +95,9 @@ struct Update {
 
   std::vector<ValueId> adagrad() const {
     const ValueId d = decayed();
-    const ValueId sum = o.add(moments[0], o.mul(d, d));
+    const ValueId sum = o.add(moments[0], times(o.mul(d, d), 1, 0));
     const ValueId slowed = o.plus(o.times(o.plus(step.number, -1), options.rate_decay), 1);
-    const ValueId size = options.rate_decay == 0 ? rate() : o.cast(o.div(step.rate, slowed), dtype());
+    const ValueId size = options.rate_decay == 0 ? rate() : o.cast(guarded(o.div(step.rate, slowed)), dtype());
     return {o.sub(p, o.mul(size, o.div(d, o.plus(o.sqrt(sum), epsilon())))), sum};
   }
 };
@@ -153,6 +164,8 @@ std::vector<std::string> moment_names(const OptimizerOptions& options) {
 
 std::vector<ValueId> optimizer_step(const GraphOps& o, const OptimizerOptions& options, const StepNumbers& step,
                                     ValueId parameter, ValueId gradient, const std::vector<ValueId>& moments) {
+  // What is not finite is no factor of zeros.
+  if (step.ok >= 0) gradient = o.op("select", {step.ok, gradient, o.zero(o.type(gradient).dtype)});
   const Update update{o, options, step, parameter, gradient, moments};
   switch (options.kind) {
     case OptimizerKind::kSgd: return update.sgd();

@@ -36,6 +36,9 @@ void check_optimizer(const OptimizerOptions& options);
 struct StepNumbers {
   ValueId rate;    // f64[]: the learning rate
   ValueId number;  // f64[]: 1 for the first step
+  // bool[]: false leaves parameter and moments what they are, whatever the gradient has; -1: always true. The formulas'
+  // own factors become 0 or 1 then, so that a step remains one pass over memory.
+  ValueId ok = -1;
 };
 
 // The names of the moments that the optimizer keeps for each parameter, each of the parameter's type and first 0.

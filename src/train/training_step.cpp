@@ -411,7 +411,7 @@ class StepBuilder {
 
     builder.set_loc("training.step");
     const ValueId number = o.plus(updates, 1);
-    const StepNumbers numbers{rate, o.cast(number, DType::kF64)};
+    const StepNumbers numbers{rate, o.cast(number, DType::kF64), ok_};
     std::vector<Moving> moments, masks;
     for (size_t i = 0; i < parameters_.size(); ++i) {
       builder.set_loc(states[i].name + ".update");
@@ -433,8 +433,8 @@ class StepBuilder {
         masks.push_back({wanted, mask, mask, ones(type)});
         after = o.mul(after, mask);
       }
-      states[i].after = kept_unless_ok(o, after, states[i].before);
-      for (size_t m = 0; m < before.size(); ++m) moments[first + m].after = kept_unless_ok(o, next[m + 1], before[m]);
+      states[i].after = after;
+      for (size_t m = 0; m < before.size(); ++m) moments[first + m].after = next[m + 1];
     }
     builder.set_loc("training.step");
     for (size_t i = 0; i < statistics.size(); ++i) {
@@ -524,7 +524,10 @@ class StepBuilder {
     o.builder.set_loc("training.clip_norm");
     ValueId sum = -1;
     for (const ValueId g : given) {
-      const ValueId squares = o.total(o.mul(g, g));
+      // As a product of one long row with itself: sums over the short rows of filters are no vectors.
+      const ValueId row = o.op("reshape", {g}, {{"shape", Shape{1, o.type(g).num_elements()}}});
+      const ValueId product = o.op("matmul", {row, row}, {{"transpose_a", false}, {"transpose_b", true}});
+      const ValueId squares = o.op("reshape", {product}, {{"shape", Shape{}}});
       sum = sum < 0 ? squares : o.add(sum, squares);
     }
     const DType dtype = o.type(sum).dtype;

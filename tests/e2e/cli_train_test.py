@@ -17,7 +17,10 @@ from cli_support import CliTest
 from test_data import find_test_data
 
 import numpy
+import onnx
 import onnxruntime
+import tessera
+from onnx import helper, numpy_helper
 
 import make_models
 
@@ -104,6 +107,135 @@ class Train(CliTest):
         self.assertEqual(header["fc2.weight"]["shape"], [10, 64])
         self.assertEqual(header["training.step"]["dtype"], "I64")
         self.assertIn("fc2.weight.squares", header)
+
+    def test_names_and_ties_of_biases(self):
+        """A bias is called what the file calls it; one that two convolutions add is one weight, in what is written, too."""
+        random = numpy.random.default_rng(0)
+        values = {"w1": (4, 1, 3, 3), "w2": (4, 4, 3, 3), "shared.bias": (4,), "own.bias": (4,), "fc": (256, 10), "__metadata__": (10,)}
+        nodes = [
+            helper.make_node("Conv", ["x", "w1", "shared.bias"], ["a"], "a", pads=[1, 1, 1, 1]),
+            helper.make_node("Conv", ["a", "w2", "shared.bias"], ["b"], "b", pads=[1, 1, 1, 1]),
+            helper.make_node("Conv", ["b", "w2", "own.bias"], ["c"], "c", pads=[1, 1, 1, 1]),
+            helper.make_node("Flatten", ["c"], ["flat"], "flat"),
+            helper.make_node("MatMul", ["flat", "fc"], ["m"], "m"),
+            helper.make_node("Add", ["m", "__metadata__"], ["scores"], "scores"),
+        ]
+        border = [helper.make_tensor_value_info(n, onnx.TensorProto.FLOAT, s)
+                  for n, s in (("x", ["n", 1, 8, 8]), ("scores", ["n", 10]))]  # fmt: skip
+        graph = helper.make_graph(
+            nodes, "tied", border[:1], border[1:],
+            [numpy_helper.from_array((random.standard_normal(s) / 4).astype(numpy.float32), n) for n, s in values.items()],
+        )  # fmt: skip
+        onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 21)], ir_version=10), self.folder / "tied.onnx")
+        errors = self.refused("TSR-2083", "--freeze", "nothing", model="tied.onnx")
+        for name in values:
+            self.assertIn(name, errors)
+        self.assertNotIn("constant", errors)
+        self.train("tied.onnx", "--epochs", 1, "-q", "--checkpoint", "t.safetensors", "-o", "t.onnx", "--freeze", "own.bias")
+        self.train("tied.onnx", "--epochs", 1, "-q", "--checkpoint", "t.safetensors", "--resume", "t.safetensors",
+                   "--freeze", "own.bias")  # fmt: skip
+        raw = (self.folder / "t.safetensors").read_bytes()
+        header = json.loads(raw[8 : 8 + int.from_bytes(raw[:8], "little")])
+        self.assertEqual(header["__metadata___"]["shape"], [10])
+        self.assertIn("model", header["__metadata__"])
+        self.assertEqual({name for name in header if "." not in name or name.endswith(".bias")} - {"__metadata__"},
+                         {"w1", "w2", "shared.bias", "fc", "__metadata___"})  # fmt: skip
+        written = onnx.load(self.folder / "t.onnx")
+        initializers = {t.name: numpy_helper.to_array(t) for t in written.graph.initializer}
+        self.assertEqual(initializers["shared.bias"].size, 4)
+        four = [name for name, value in initializers.items() if value.size == 4 and value.dtype == numpy.float32]
+        self.assertEqual(sorted(four), ["own.bias", "shared.bias"])
+        numpy.testing.assert_array_equal(
+            initializers["own.bias"].ravel(), numpy_helper.to_array(next(t for t in graph.initializer if t.name == "own.bias"))
+        )
+        # The batch is as open as it was.
+        self.assertEqual(written.graph.input[0].type.tensor_type.shape.dim[0].dim_param, "n")
+        for size in (1, 5):
+            x = random.standard_normal((size, 1, 8, 8)).astype(numpy.float32)
+            (y,) = onnxruntime.InferenceSession(self.folder / "t.onnx").run(None, {"x": x})
+            self.assertEqual(y.shape, (size, 10))
+
+    def test_the_first_operator_that_is_not_finite(self):
+        g = tessera.graph.Graph("logs")
+        x = g.input("x", numpy.float32, (32, 64))
+        logs = tessera.graph.log(x, name="logarithm")
+        g.output("y", tessera.graph.matmul(logs, g.constant(numpy.full((64, 10), 0.1, numpy.float32), name="w")))
+        g.save(self.folder / "logs.graph")
+        errors = self.refused("TSR-5120", "--checkpoint", "l.safetensors", model="logs.graph")
+        self.assertIn("the loss of step 1 is ", errors)
+        self.assertIn("log 'logarithm' is the first operator whose result has infinite numbers", errors)
+
+    def test_pruning(self):
+        out, _ = self.train("lenet.onnx", "--epochs", 15, "--lr", 2e-3, "--prune", 0.8, "-o", "p.so", "--json")
+        report = json.loads(out)
+        self.assertGreater(report["test_right"], 0.96 * 359)
+        self.assertAlmostEqual(report["sparsity"], 0.8, delta=0.01)
+        out, _ = self.train("lenet.onnx", "--epochs", 15, "--lr", 2e-3, "--prune", "2:4", "-o", "p.graph", "--json")
+        report = json.loads(out)
+        self.assertGreater(report["test_right"], 0.96 * 359)
+        self.assertAlmostEqual(report["sparsity"], 0.5, delta=0.01)
+        out, _ = self.train("lenet.onnx", "--epochs", 15, "--lr", 2e-3, "--prune", "channels:0.5", "-o", "c.onnx", "--json")
+        report = json.loads(out)
+        self.assertGreater(report["test_right"], 0.94 * 359)
+        shapes = {t.name: list(t.dims) for t in onnx.load(self.folder / "c.onnx").graph.initializer}
+        self.assertEqual(shapes["conv1.weight"], [8, 1, 3, 3])
+        self.assertEqual(shapes["conv2.weight"], [16, 8, 3, 3])
+        self.assertEqual(shapes["fc1.weight"], [32, 64])
+        self.assertEqual(shapes["fc2.weight"], [10, 32])
+        images = self.data["images"][self.data["test_index"]].astype(numpy.float32).reshape(-1, 1, 8, 8) / 16
+        (scores,) = onnxruntime.InferenceSession(self.folder / "c.onnx").run(None, {"x": images})
+        self.assertEqual((scores.argmax(1) == self.data["labels"][self.data["test_index"]]).sum(), report["test_right"])
+        for wrong in ("1.5", "0", "4:2", "channels:x", "some"):
+            self.refused("TSR-4080", "--prune", wrong)
+
+    def test_few_bits(self):
+        """What is written as integers is right as often as what learnt, and bit for bit what fake quantisation gave."""
+        for bits in (8, 4):
+            out, _ = self.train(
+                "lenet.onnx", "--epochs", 12, "--lr", 2e-3, "--qat", "--qat-bits", bits, "-o", "q.onnx", "--json"
+            )
+            report = json.loads(out)
+            self.assertGreater(report["test_right"], 0.96 * 359)
+            operators = [node.op_type for node in onnx.load(self.folder / "q.onnx").graph.node]
+            self.assertEqual(operators.count("QuantizeLinear"), 4)
+            images = self.data["images"][self.data["test_index"]].astype(numpy.float32).reshape(-1, 1, 8, 8) / 16
+            (scores,) = onnxruntime.InferenceSession(self.folder / "q.onnx").run(None, {"x": images})
+            right = (scores.argmax(1) == self.data["labels"][self.data["test_index"]]).sum()
+            self.assertAlmostEqual(int(right), report["test_right"], delta=1)
+
+    def test_distillation(self):
+        self.train("lenet.onnx", "--epochs", 20, "--lr", 2e-3, "-o", "teacher.onnx", "-q")
+        out, _ = self.train("mlp.graph", "--batch", 32, "--dim", "n=32", "--epochs", 2, "--json")
+        alone = json.loads(out)
+        self.assertGreater(alone["test_right"], 0.8 * 359)
+        self.refused("TSR-2082", "--distill", "teacher.onnx")  # pictures, and rows
+        make_models.lenet(seed=5).save(self.folder / "student.graph")
+        out, _ = self.train("student.graph", "--distill", "teacher.onnx", "--epochs", 3, "--json")
+        self.assertGreater(json.loads(out)["test_right"], 0.9 * 359)
+
+    def test_sixteen_bits(self):
+        for products, scale in (("bf16", 0), ("f16", 65536)):
+            out, _ = self.train("lenet.onnx", "--products", products, "--loss-scale", scale, "--epochs", 8, "--json")
+            self.assertGreater(json.loads(out)["test_right"], 0.96 * 359)
+
+    def test_dropout_survives_a_break(self):
+        g = tessera.graph.Graph("dropping")
+        random = numpy.random.default_rng(1)
+        x = g.input("x", numpy.float32, (32, 64))
+        h = tessera.graph.relu(make_models.linear(g, x, "fc1", make_models.weights(random, 64, 64), numpy.zeros(64, numpy.float32)))
+        h = tessera.graph.dropout(h, ratio=0.25)
+        g.output("y", make_models.linear(g, h, "fc2", make_models.weights(random, 10, 64), numpy.zeros(10, numpy.float32)))
+        g.save(self.folder / "drop.graph")
+        kept = []
+        for threads in (1, 2):
+            self.train("drop.graph", "--epochs", 3, "--checkpoint", "whole.safetensors", "-q", "--threads", threads)
+            kept.append((self.folder / "whole.safetensors").read_bytes())
+        self.assertEqual(kept[0], kept[1])
+        out, _ = self.train("drop.graph", "--epochs", 3, "--seed", 1, "--in-order", "--json")
+        other, _ = self.train("drop.graph", "--epochs", 3, "--seed", 2, "--in-order", "--json")
+        self.assertNotEqual(json.loads(out)["losses"], json.loads(other)["losses"])
+        again, _ = self.train("drop.graph", "--epochs", 3, "--seed", 1, "--in-order", "--json")
+        self.assertEqual(json.loads(out)["losses"], json.loads(again)["losses"])
 
     def test_every_optimizer_learns(self):
         for optimizer, *more in (

@@ -43,6 +43,7 @@ std::string chrome_trace(const Model& model, const std::vector<KernelSpan>& span
     if (span.worker == 0) {
       arguments["flops"] = kernel.flops;
       arguments["bytes"] = kernel.bytes;
+      if (!kernel.rule.empty()) arguments["rule"] = kernel.rule;
     }
     events.push_back({{"ph", "X"},
                       {"name", kernel.name.empty() ? "copy" : kernel.name},
