@@ -101,19 +101,18 @@ Graph with_own_statistics(const Graph& model, const OpTable& ops) {
 }
 
 Graph with_shared_constants(const Graph& model, const OpTable& ops) {
-  Graph result = model;
-  std::map<Numbers, ValueId> first;
-  for (size_t n = 0; n < result.nodes().size(); ++n) {
-    Node& node = result.node(static_cast<NodeId>(n));
+  std::map<Numbers, ValueId> first;  // of the model
+  GraphRewriter rewriter(model);
+  return rewriter.run([&](GraphRewriter& to, const Node& node, const std::vector<ValueId>&) -> std::vector<ValueId> {
     const auto numbers = numbers_of(node);
-    if (!numbers) continue;
+    if (!numbers) return {};
     const auto [found, is_new] = first.emplace(*numbers, node.outputs[0]);
-    if (is_new) continue;
-    node.op = &ops.get("reshape");
-    node.inputs = {found->second};
-    node.attrs = Attrs{{"shape", result.type(node.outputs[0]).shape}};
-  }
-  return result;
+    if (is_new) return {};
+    const ValueId shared = to.mapped(found->second);
+    const Shape& shape = model.type(node.outputs[0]).shape;
+    if (same_shape(to.target().type(shared).shape, shape)) return {shared};
+    return {GraphBuilder(to.target()).add(ops.get("reshape"), {shared}, {{"shape", shape}})};
+  });
 }
 
 Graph without_dropouts(const Graph& model) {

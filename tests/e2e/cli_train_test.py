@@ -210,7 +210,7 @@ class Train(CliTest):
         self.assertGreater(alone["test_right"], 0.8 * 359)
         self.refused("TSR-2082", "--distill", "teacher.onnx")  # pictures, and rows
         make_models.lenet(seed=5).save(self.folder / "student.graph")
-        out, _ = self.train("student.graph", "--distill", "teacher.onnx", "--epochs", 3, "--json")
+        out, _ = self.train("student.graph", "--distill", "teacher.onnx", "--epochs", 6, "--json")
         self.assertGreater(json.loads(out)["test_right"], 0.9 * 359)
 
     def test_sixteen_bits(self):
