@@ -43,17 +43,20 @@ Command add_train_command(CLI::App& root);
 Command add_grad_command(CLI::App& root);
 Command add_gradcheck_command(CLI::App& root);
 Command add_parallelize_command(CLI::App& root);
+Command add_generate_command(CLI::App& root);
+Command add_serve_command(CLI::App& root);
 Command add_worker_command(CLI::App& root);
 Command add_completion_command(CLI::App& root);
 Command add_man_command(CLI::App& root);
 
 // In the order of the help.
 inline constexpr Command (*kVerbs[])(CLI::App& root) = {
-    add_compile_command,     add_run_command,      add_verify_command,     add_bench_command,    add_explain_command,
-    add_inspect_command,     add_export_command,   add_operators_command,  add_doctor_command,   add_diff_command,
-    add_bisect_command,      add_reduce_command,   add_opt_command,        add_schedule_command, add_tune_command,
-    add_db_command,          add_quantize_command, add_train_command,      add_grad_command,     add_gradcheck_command,
-    add_parallelize_command, add_worker_command,   add_completion_command, add_man_command,
+    add_compile_command,     add_run_command,      add_verify_command,    add_bench_command,    add_explain_command,
+    add_inspect_command,     add_export_command,   add_operators_command, add_doctor_command,   add_diff_command,
+    add_bisect_command,      add_reduce_command,   add_opt_command,       add_schedule_command, add_tune_command,
+    add_db_command,          add_quantize_command, add_train_command,     add_grad_command,     add_gradcheck_command,
+    add_parallelize_command, add_generate_command, add_serve_command,     add_worker_command,   add_completion_command,
+    add_man_command,
 };
 
 }  // namespace tessera

@@ -126,10 +126,15 @@ class RowPlanner {
       Chain chain;
       auto found = rows_before(last, true, {}, chain);
       if (found && is_attention(*found)) return found;
-      // A cache with what is new behind it is stored, and read block by block.
-      const std::set<size_t> made = found && has_open_sizes(chain) ? shared_but_copies(chain) : std::set<size_t>();
-      if (!made.empty()) found = rows_before(last, true, made, chain);
-      if (!made.empty() && found && is_attention(*found)) return found;
+      // A cache with what is new behind it is stored, and read block by block; so are copies that cannot be made for
+      // blocks, of a cache whose length is a sum of sizes.
+      if (found && has_open_sizes(chain)) {
+        const std::set<size_t> made = shared_by_rows(chain, false), all = shared_by_rows(chain, true);
+        if (!made.empty()) found = rows_before(last, true, made, chain);
+        if (!made.empty() && found && is_attention(*found)) return found;
+        if (all.size() > made.size()) found = rows_before(last, true, all, chain);
+        if (all.size() > made.size() && found && is_attention(*found)) return found;
+      }
     }
     Chain chain;
     return is_symbolic(definition_of(last)) ? std::nullopt : rows_before(last, false, {}, chain);
@@ -143,12 +148,12 @@ class RowPlanner {
     return chain && chain->columns && planner_.has_code(found);
   }
 
-  // Calls of kernels that all rows of a block share and that do more than copy.
-  static std::set<size_t> shared_but_copies(const Chain& chain) {
+  // Calls of kernels that all rows of a block share and that do more than copy, or all of them.
+  static std::set<size_t> shared_by_rows(const Chain& chain, bool copies) {
     std::set<size_t> calls;
     for (size_t m = 0; m < chain.members.size(); ++m)
       if (chain.rows.back().axis[m] == kNoAxis &&
-          chain.members[m].definition->output().body.value->kind != ExprKind::kLoad)
+          (copies || chain.members[m].definition->output().body.value->kind != ExprKind::kLoad))
         calls.insert(chain.members[m].call);
     return calls;
   }
