@@ -358,8 +358,8 @@ TEST(Products, WeightsInBlocks) {
   int taken = 0;
   for (const BlockedFormat& format : blocked_formats())
     for (int i = 0; i < 2; ++i) {
-      Product p{pick({1, 2, 3, 5, 7, 8, 9, 13, 30, 70}), pick({1, 2, 3, 5}) * std::max<int64_t>(format.elements, 7),
-                pick({1, 3, 8, 16, 31, 33, 64, 100})};
+      Product p{i == 0 ? pick({1, 2, 3, 5, 7}) : pick({8, 9, 13, 30, 70}),
+                pick({1, 2, 3}) * std::max<int64_t>(format.elements, 7), pick({1, 3, 8, 16, 31, 33, 64, 100})};
       p.has_epilogue = i % 2 == 0;
       const Case test = make_blocked_case(format, p, random);
       for (const std::string& target : runnable_targets())
@@ -374,7 +374,7 @@ TEST(Products, WeightsInBlocks) {
               << format.name << " " << p.text() << " " << point << " on " << target;
         }
     }
-  EXPECT_GT(taken, 70);
+  EXPECT_GT(taken, 35);
 }
 
 }  // namespace

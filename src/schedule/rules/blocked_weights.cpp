@@ -18,7 +18,8 @@
 namespace tessera::inline schedule {
 namespace {
 
-constexpr int64_t kStraight = 32;  // steps along the sum that are written out
+constexpr int64_t kStraight = 32;  // steps along the sum that are written out: of a block, which shares scales
+constexpr int64_t kFewSteps = 8;   // of weights that are in no blocks
 constexpr int64_t kSmallTile = 4;  // rows
 constexpr int64_t kManyRows = 8;   // from here on panels go through scratch
 
@@ -124,7 +125,7 @@ class BlockedWeights {
       if (node->binary != BinaryOp::kFloorDiv && node->binary != BinaryOp::kFloorMod) return;
       if (const auto divisor = as_int(node->operands[1]); divisor && *divisor > 0) block_ = std::max(block_, *divisor);
     });
-    straight_ = block_ == 1 ? std::min(kStraight, steps_) : std::min(kStraight, block_);
+    straight_ = block_ == 1 ? std::min(kFewSteps, steps_) : std::min(kStraight, block_);
     if (block_ == 1) block_ = straight_;
     if (block_ % straight_ != 0) return fmt::format("blocks of {} elements", block_);
     return "";
