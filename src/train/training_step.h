@@ -6,7 +6,8 @@
 //   learning_rate  f64[]: another one for each step costs nothing
 // The results are `loss`, the mean over the batch, and `correct`, how many targets have the largest score (i64[]; 0 for
 // mean squared error); with a guard or a scaled loss `finite`, too. States, in order: the parameters under their
-// constants' names, running statistics of batch normalisations and ranges of fake quantisations, the optimizer's moments
+// constants' names, running statistics of batch normalisations and ranges of fake quantisations, the optimizer's
+// moments
 // ("NAME.squares", in f32 for parameters of 16 bits), masks ("NAME.mask"), those of a scaled loss
 // ("training.loss_scale", "training.scaled_steps", "training.updates"), and the number of steps done
 // ("training.step", i64[]).

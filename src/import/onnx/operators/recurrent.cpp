@@ -69,8 +69,8 @@ ValueId of_direction(NodeContext& c, ValueId x, int64_t d) {
 }
 
 ValueId zeros(NodeContext& c, ValueId like, const Shape& sizes) { return c.zeros(c.dtype(like), sizes); }
-// What a state begins with that the model does not give. No constant of its own: it is nothing to learn, and its size is
-// the batch's.
+// What a state begins with that the model does not give. No constant of its own: it is nothing to learn, and its size
+// is the batch's.
 ValueId no_state(NodeContext& c, ValueId like, const Shape& sizes) {
   return c.op("broadcast", {zeros(c, like, {})}, {{"shape", sizes}});
 }
