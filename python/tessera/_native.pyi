@@ -200,6 +200,12 @@ class Graph:
     def composite(self, kind: str, body: Graph, operands: Sequence[GraphValue], attributes: dict[str, object], name: str) -> list[GraphValue]:
         """An operator of one's own."""
 
+    def branch(self, condition: GraphValue, then: Graph, otherwise: Graph, operands: Sequence[GraphValue], name: str) -> list[GraphValue]:
+        """One of two bodies."""
+
+    def loop(self, body: Graph, operands: Sequence[GraphValue], attributes: dict[str, object], name: str) -> list[GraphValue]:
+        """A body again and again."""
+
     def state(self, name: str, dtype: int, dims: Sequence[int]) -> GraphValue:
         """A value that lives from call to call, zeros at first."""
 
@@ -238,6 +244,35 @@ class Graph:
 def operators() -> list[tuple[str, str, int, int, list[tuple[str, str, bool, str]], bool, str]]:
     """
     Name, sentence, least and most operands, attributes, whether it is made of others, and an example of each.
+    """
+
+def grad(graph: Graph, output: str, wrt: Sequence[str]) -> Graph:
+    """The gradients alone."""
+
+def value_and_grad(graph: Graph, output: str, wrt: Sequence[str]) -> Graph:
+    """The graph's own outputs, then the gradients."""
+
+def vjp(graph: Graph, wrt: Sequence[str]) -> Graph:
+    """Cotangents to gradients."""
+
+def jvp(graph: Graph, wrt: Sequence[str]) -> Graph:
+    """Tangents of inputs to tangents of outputs."""
+
+def jacobian(graph: Graph, output: str, wrt: Sequence[str], mode: str) -> Graph:
+    """Derivatives of an output, as tensors."""
+
+def hessian(graph: Graph, output: str, wrt: Sequence[str]) -> Graph:
+    """Second derivatives, as tensors."""
+
+def hvp(graph: Graph, output: str, wrt: Sequence[str]) -> Graph:
+    """Gradients, and second derivatives along a direction."""
+
+def add_graph(graph: Graph, part: Graph, operands: Sequence[GraphValue]) -> list[GraphValue]:
+    """Adds what another graph computes of these values; its outputs."""
+
+def pieces(graph: Graph) -> tuple[list[tuple[Graph, list[int], list[int]]], list[int], list[int]]:
+    """
+    Each node as a graph with the numbers of its operands and results; the numbers of inputs and outputs.
     """
 
 class LoopSchedule:

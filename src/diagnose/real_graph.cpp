@@ -110,7 +110,8 @@ class Converter {
       std::vector<GraphPtr> regions;
       for (const GraphPtr& region : node.regions)
         regions.push_back(std::make_shared<const Graph>(convert(*region, nullptr)));
-      return builder.add_multi(*node.op, operands, in_f64(node.attrs), std::move(regions));
+      // An operator may give f32 whatever it reads.
+      return values_in_f64(builder, builder.add_multi(*node.op, operands, in_f64(node.attrs), std::move(regions)));
     } catch (const UserError&) {
       return in_own_types(source, node, builder, operands);
     }
@@ -124,14 +125,18 @@ class Converter {
 
   std::vector<ValueId> in_own_types(const Graph& source, const Node& node, GraphBuilder& builder,
                                     std::vector<ValueId> operands) {
-    const auto cast = [&](ValueId v, DType to) {
-      if (builder.graph().type(v).dtype == to) return v;
-      return builder.add(ops_.get("cast"), {v}, {{"to", to}});
-    };
-    for (size_t i = 0; i < operands.size(); ++i) operands[i] = cast(operands[i], source.type(node.inputs[i]).dtype);
-    std::vector<ValueId> results = builder.add_multi(*node.op, std::move(operands), node.attrs, node.regions);
-    for (ValueId& result : results) result = cast(result, in_f64(builder.graph().type(result).dtype));
-    return results;
+    for (size_t i = 0; i < operands.size(); ++i)
+      operands[i] = cast(builder, operands[i], source.type(node.inputs[i]).dtype);
+    return values_in_f64(builder, builder.add_multi(*node.op, std::move(operands), node.attrs, node.regions));
+  }
+
+  ValueId cast(GraphBuilder& builder, ValueId v, DType to) {
+    if (builder.graph().type(v).dtype == to) return v;
+    return builder.add(ops_.get("cast"), {v}, {{"to", to}});
+  }
+  std::vector<ValueId> values_in_f64(GraphBuilder& builder, std::vector<ValueId> values) {
+    for (ValueId& v : values) v = cast(builder, v, in_f64(builder.graph().type(v).dtype));
+    return values;
   }
 
   const OpTable& ops_;

@@ -4,16 +4,18 @@
 //
 // before:
 //   graph @main(%i: i64[1], %x: f32[1,32]) -> (%a: f32[1,32], %b: f32[1,2]) {
-//     %w = constant {value = dense<u8[2,18] 0 60 0 16 32 48 64 80 96 112 128 144 160 176 192 208 224 240 0 60 0 16 32
-//     48 64 80 96 112 128 144 160 176 192 208 224 240>} : u8[2,18] %d = dequantize_blocks(%w) {format = "q4_0"} :
-//     f32[2,32] %a = gather(%d, %i) {axis = 0} : f32[1,32] %b = matmul(%x, %d) {transpose_b = true} : f32[1,2]
+//     %w = constant {value = splat<u8[2,18] 1>} : u8[2,18]
+//     %d = dequantize_blocks(%w) {format = "q4_0"} : f32[2,32]
+//     %a = gather(%d, %i) {axis = 0} : f32[1,32]
+//     %b = matmul(%x, %d) {transpose_b = true} : f32[1,2]
 //   }
 // after (dce):
 //   graph @main(%i: i64[1], %x: f32[1,32]) -> (%a: f32[1,32], %b: f32[1,2]) {
-//     %w = constant {value = dense<u8[2,18] 0 60 0 16 32 48 64 80 96 112 128 144 160 176 192 208 224 240 0 60 0 16 32
-//     48 64 80 96 112 128 144 160 176 192 208 224 240>} : u8[2,18] %d = dequantize_blocks(%w) {format = "q4_0"} :
-//     f32[2,32] %a = gather(%d, %i) {axis = 0} : f32[1,32] %d.1 = dequantize_blocks(%w) {format = "q4_0"} : f32[2,32]
-//     %b = matmul(%x, %d.1) {transpose_b = true} : f32[1,2]
+//     %w = constant {value = splat<u8[2,18] 1>} : u8[2,18]
+//     %d = dequantize_blocks(%w) {format = "q4_0"} : f32[2,32]
+//     %a = gather(%d, %i) {axis = 0} : f32[1,32]
+//     %d_1 = dequantize_blocks(%w) {format = "q4_0"} : f32[2,32]
+//     %b = matmul(%x, %d_1) {transpose_b = true} : f32[1,2]
 //   }
 #pragma once
 
