@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "driver/graph_reader.h"
+#include "driver/open_sizes.h"
 #include "import/gguf/gguf_import.h"
 #include "import/onnx_json/onnx_json.h"
 #include "import/tflite/tflite_import.h"
@@ -105,7 +106,12 @@ std::optional<ModelDeclarations> declarations_of(const ModelSource& source) {
 }
 
 Graph graph_of_source(const ModelSource& source) {
-  return graph_alone(imported(format_of(source).open(source).read({})));
+  const ModelReader reader = format_of(source).open(source);
+  const CompileOptions sizes = reader.with_declared_sizes ? reader.with_declared_sizes({}) : CompileOptions();
+  ImportOptions options;
+  for (const auto& [name, bounds] : sizes.dims) options.dims[name] = {bounds.lo, bounds.hi};
+  options.symbols = open_ranges(sizes);
+  return graph_alone(imported(reader.read(options)));
 }
 
 OnnxStatistics statistics_of_file(const std::string& path) {
