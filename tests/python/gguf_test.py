@@ -7,6 +7,7 @@ files are refused at once.
 import json
 import pathlib
 import struct
+import subprocess
 import sys
 import tempfile
 import time
@@ -276,6 +277,12 @@ class Generation(unittest.TestCase):
     def test_metadata(self):
         self.assertEqual(self.metadata["llama.block_count"], 2)
         self.assertEqual(self.metadata["general.architecture"], "llama")
+
+    def test_inspect_and_explain_need_no_sizes(self):
+        for verb, word in (("inspect", "length in 1..64"), ("explain", "attn_norm")):
+            done = subprocess.run([TESSERA, verb, self.path], capture_output=True, text=True)
+            self.assertEqual(done.returncode, 0, done.stderr)
+            self.assertIn(word, done.stdout)
 
     def test_greedy_is_the_best_each_time(self):
         ids = [3, 1, 4, 1, 5]
