@@ -176,11 +176,14 @@ std::string_view TextReader::hex_digits(std::string_view what) {
 
 std::string TextReader::position() {
   skip();
-  const std::string_view before = text_.substr(0, at_);
-  const auto line = std::count(before.begin(), before.end(), '\n') + 1;
-  const size_t newline = before.rfind('\n');
-  const size_t column = at_ - (newline == std::string_view::npos ? 0 : newline + 1) + 1;
-  return fmt::format("{}:{}:{}", file_, line, column);
+  // Every token of a large file is asked for its place: lines are counted on from the last one.
+  if (at_ < counted_to_) counted_to_ = line_begin_ = 0, line_ = 1;
+  const std::string_view since = text_.substr(counted_to_, at_ - counted_to_);
+  line_ += std::count(since.begin(), since.end(), '\n');
+  if (const size_t newline = since.rfind('\n'); newline != std::string_view::npos)
+    line_begin_ = counted_to_ + newline + 1;
+  counted_to_ = at_;
+  return fmt::format("{}:{}:{}", file_, line_, at_ - line_begin_ + 1);
 }
 
 void TextReader::fail(const std::string& id, const std::string& message, const std::string& legal) {

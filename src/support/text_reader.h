@@ -47,6 +47,8 @@ class TextReader {
   std::string_view text_;
   std::string file_;
   size_t at_ = 0;
+  size_t counted_to_ = 0, line_begin_ = 0;  // `line_`, which begins there, has this place
+  int64_t line_ = 1;
 };
 
 bool is_bare_name(std::string_view name);
