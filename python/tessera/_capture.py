@@ -106,7 +106,7 @@ def traced_operator(trace: Trace | None, kind: str, tensors: Sequence[Tensor], n
 def flatten(tree: Any) -> tuple[list[Any], Any]:
     """The leaves of nested lists, tuples and dicts, and what puts them together again."""
     if isinstance(tree, dict):
-        keys = list(tree)
+        keys = sorted(tree, key=str)  # whatever order they were given in
         parts = [flatten(tree[key]) for key in keys]
         return [leaf for leaves, _ in parts for leaf in leaves], (dict, tuple(keys), tuple(shape for _, shape in parts))
     if isinstance(tree, (list, tuple)) and not hasattr(tree, "_fields"):

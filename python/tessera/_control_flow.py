@@ -37,6 +37,11 @@ def cond(condition: Any, then: Callable[..., Any], otherwise: Callable[..., Any]
     tensors = [as_tensor(leaf) for leaf in leaves]
     examples = unflatten(shape, [_like(tensor) for tensor in tensors])
     bodies = [Captured(body, examples, {}, lifts=True, outer=_tape.MODE.trace) for body in (then, otherwise)]
+    if bodies[0].result_shape != bodies[1].result_shape:
+        raise Error(
+            "the branches give results of different structures", id="TSR-2075",
+            legal="the same lists, tuples and dicts",
+        )
     # What they read from outside are operands of both.
     outside = list({id(tensor): tensor for body in bodies for tensor in body.lifted}.values())
     native = _native.Graph("cond")
@@ -81,7 +86,12 @@ def scan(f: Callable[..., Any], carry: Any, rows: Any = None, length: int | None
         state = unflatten(carry_shape, own)
         row = unflatten(rows_shape, own) if scanned else None
         state, y = f(state, row)
-        new, _ = flatten(state)
+        new, new_shape = flatten(state)
+        if new_shape != carry_shape:
+            raise Error(
+                "the carry that the function gives has another structure than the one it got", id="TSR-2075",
+                legal="the same lists, tuples and dicts",
+            )
         stacked, shape = flatten(y) if y is not None else ([], None)
         y_shape.append(shape)
         return [as_tensor(leaf) for leaf in (*new, *stacked)]

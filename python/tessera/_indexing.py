@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from . import _tape
 from ._errors import Error
 from ._tensor import Tensor, _operator
 
@@ -32,7 +33,15 @@ def indexed(tensor: Tensor, index: Any) -> Tensor:
         if isinstance(part, (Tensor, np.ndarray, list)):
             places = part if isinstance(part, Tensor) else Tensor(np.asarray(part))
             if places.dtype == np.bool_:
+                if places.shape != (extent,):
+                    raise IndexError(f"a mask of the shape {tuple(places.shape)} for dimension {axis} of {extent} elements")
                 places = Tensor(np.flatnonzero(places._array).astype(np.int64))
+            elif not np.issubdtype(places.dtype, np.integer):
+                raise IndexError(f"an index of the type {places.dtype}")
+            elif _tape.MODE.trace is None and places._array.size and not (
+                -extent <= places._array.min() and places._array.max() < extent
+            ):
+                raise IndexError(f"an index is out of bounds for dimension {axis} of {extent} elements")
             arrays.append((len(shape), places))
             start, stop, step = 0, extent, 1
             shape.append(extent)
@@ -45,6 +54,8 @@ def indexed(tensor: Tensor, index: Any) -> Tensor:
                 stop = start + (count - 1) * step + 1 if count else start
                 turned.append(axis)
             shape.append(len(range(start, stop, step)))
+        elif isinstance(part, (bool, np.bool_)):
+            raise IndexError("an index that is a single bool")
         elif isinstance(part, numbers.Integral):
             if not -extent <= part < extent:
                 raise IndexError(f"index {part} is out of bounds for dimension {axis} of {extent} elements")
@@ -66,6 +77,11 @@ def indexed(tensor: Tensor, index: Any) -> Tensor:
         result = _operator("gather", result, backwards, axis=dimension)
     if list(result.shape) != shape:
         result = result.reshape(*shape)
+    if arrays and any(isinstance(part, numbers.Integral) for part in given):
+        raise Error(
+            "an index of an array beside numbers", id="TSR-2075", legal="an array of numbers beside slices",
+            hint="index twice",
+        )
     if len(arrays) > 1:
         raise Error(
             "an index of several arrays", id="TSR-2075", legal="one array of numbers beside numbers and slices",

@@ -132,12 +132,13 @@ def piece_of_operator(kind: str, types: Sequence[tuple[int, tuple[int, ...]]], a
 class Step:
     """A piece that ran, and on what: what a result remembers. `number` grows with time."""
 
-    __slots__ = ("piece", "operands", "number")
+    __slots__ = ("arrays", "piece", "operands", "number")
     _count = 0
 
     def __init__(self, piece: Piece, operands: tuple[Tensor, ...]) -> None:
         self.piece = piece
         self.operands = operands
+        self.arrays = tuple(operand._data for operand in operands)  # what copy_() does not change
         Step._count += 1
         self.number = Step._count
 
@@ -163,11 +164,18 @@ class Tape:
         steps: dict[int, Step] = {}
         waiting = [tensor for tensor in results]
         leaves: dict[int, Tensor] = {id(tensor): tensor for tensor in stops}
+        self.arrays: dict[int, np.ndarray] = {}  # what steps have read, by the tensor's id
         while waiting:
             tensor = waiting.pop()
             if id(tensor) in stopped or tensor._step is None:
                 leaves.setdefault(id(tensor), tensor)
             elif tensor._step.number not in steps:
+                for operand, array in zip(tensor._step.operands, tensor._step.arrays):
+                    if self.arrays.setdefault(id(operand), array) is not array:
+                        raise Error(
+                            "a tensor was given other elements between two operators that read it", id="TSR-2074",
+                            legal="copy_() behind backward()",
+                        )
                 steps[tensor._step.number] = tensor._step
                 waiting.extend(tensor._step.operands)
         self.leaves = list(leaves.values())
@@ -180,6 +188,11 @@ class Tape:
         """Where a value is: (-1, number of the leaf), or number of the step and of its result."""
         leaf = self._leaf.get(id(tensor))
         return (-1, leaf) if leaf is not None else (self._step[tensor._step.number], tensor._place)
+
+    def as_read(self, leaf: Tensor) -> Tensor:
+        """The leaf with the elements that it had when it was read."""
+        array = self.arrays.get(id(leaf), leaf._data)
+        return leaf if array is leaf._data else type(leaf)._of(array)
 
     def key(self) -> Any:
         types = tuple((NUMBER[leaf.dtype], leaf.shape) for leaf in self.leaves)
@@ -256,9 +269,8 @@ def _values(tape: Tape) -> list[Tensor | None]:
     by_place = {tape.place(tensor): tensor for tensor in tape.results}
     for step in tape.steps:
         by_place.update({tape.place(operand): operand for operand in step.operands})
-    order = [(-1, i) for i in range(len(tape.leaves))]
-    order += [(s, r) for s, step in enumerate(tape.steps) for r in range(len(step.piece._outputs))]
-    return [tape.leaves[i] if s < 0 else by_place.get((s, i)) for s, i in order]
+    results = [(s, r) for s, step in enumerate(tape.steps) for r in range(len(step.piece._outputs))]
+    return [*map(tape.as_read, tape.leaves), *map(by_place.get, results)]
 
 
 def vector_jacobian(results: Sequence[Tensor], cotangents: Sequence[Tensor], wrt: Sequence[Tensor], keeps: bool) -> list[Tensor]:

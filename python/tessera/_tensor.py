@@ -16,6 +16,12 @@ from ._errors import Error
 _FLOATS = {NUMPY[number] for number in _tape.REAL}
 
 
+def _dimension(axis: Any, rank: int) -> int:
+    if not -rank <= axis < rank:
+        raise IndexError(f"axis {axis} is out of bounds for {rank} dimensions")
+    return int(axis) % rank
+
+
 class Tensor:
     """An array of numbers with the compiler's operators, numpy's indexing and broadcasting, and gradients.
 
@@ -163,7 +169,7 @@ class Tensor:
             raise Error(
                 "a tensor is given other elements while a function is captured", id="TSR-2076", legal="functions that return what changes",
             )
-        # Another array: what was computed of the old one goes on to see the old one.
+        # Another array: what was computed of the old one goes on to see the old one (Tape.as_read).
         self._data = np.array(array, order="C", copy=True)
         return self
 
@@ -210,7 +216,7 @@ class Tensor:
     def transpose(self, *axes: Any) -> Tensor:
         """numpy's: the dimensions in this order, or turned round."""
         order = list(axes[0] if len(axes) == 1 and isinstance(axes[0], (tuple, list)) else axes) or list(range(self.ndim))[::-1]
-        return _operator("transpose", self, perm=[axis % self.ndim for axis in order])
+        return _operator("transpose", self, perm=[_dimension(axis, self.ndim) for axis in order])
 
     @property
     def T(self) -> Tensor:
@@ -220,16 +226,16 @@ class Tensor:
         return _operator("broadcast", self, shape=list(shape))
 
     def squeeze(self, axis: int) -> Tensor:
-        axis %= self.ndim
+        axis = _dimension(axis, self.ndim)
         return self.reshape(*self.shape[:axis], *self.shape[axis + 1:])
 
     def expand_dims(self, axis: int) -> Tensor:
-        axis %= self.ndim + 1
+        axis = _dimension(axis, self.ndim + 1)
         return self.reshape(*self.shape[:axis], 1, *self.shape[axis:])
 
     def _reduced(self, kind: str, axis: Any, keepdims: bool) -> Tensor:
         axes = range(self.ndim) if axis is None else [axis] if isinstance(axis, numbers.Integral) else axis
-        axes = sorted(int(a) % self.ndim for a in axes)
+        axes = sorted(_dimension(a, self.ndim) for a in axes)
         if kind == "mean":
             return _operator("reduce_mean", self, axes=axes, keepdims=keepdims)
         return _operator("reduce", self, kind=kind, axes=axes, keepdims=keepdims)
@@ -259,16 +265,16 @@ class Tensor:
 
     def argmax(self, axis: int = -1) -> Tensor:
         """The places of the first largest elements, i64."""
-        axis %= self.ndim
+        axis = _dimension(axis, self.ndim)
         last = self.transpose(*[d for d in range(self.ndim) if d != axis], axis)
         rows = last.reshape(int(np.prod(last.shape[:-1], dtype=np.int64)), last.shape[-1], 1)
         return _operator("order", rows, count=1, descending=True).reshape(*last.shape[:-1])
 
     def softmax(self, axis: int = -1) -> Tensor:
-        return _operator("softmax", self, axis=axis % self.ndim)
+        return _operator("softmax", self, axis=_dimension(axis, self.ndim))
 
     def log_softmax(self, axis: int = -1) -> Tensor:
-        return _operator("log_softmax", self, axis=axis % self.ndim)
+        return _operator("log_softmax", self, axis=_dimension(axis, self.ndim))
 
     def __array_ufunc__(self, ufunc: Any, method: str, *operands: Any, **options: Any) -> Any:
         name = _UFUNCS.get(ufunc.__name__)

@@ -54,6 +54,21 @@ class Blocks(unittest.TestCase):
             (found,) = tessera.compile(g, **options).run([numbers])
             self.assertTrue((found.view(np.uint32) == want[numbers].view(np.uint32)).all(), f"{kind} {options}")
 
+    def test_scales_that_are_read_beside_the_product(self):
+        random = np.random.default_rng(8)
+        for size in (8, 40):
+            data = random.integers(0, 256, (size, size)).astype(np.uint8)
+            scales, x = random.standard_normal((2, size, size)).astype(np.float32)
+            weights = (data.astype(np.float32) - 128) * scales
+            for kind, want in (("behind", x @ weights.T + scales), ("left", scales @ weights.T + x)):
+                g = graph.Graph(kind)
+                given, shared = g.input("x", np.float32, x.shape), g.constant(scales)
+                made = graph.dequantize_blocks(g.constant(data), shared, format="u8", group=1)
+                left, added = (given, shared) if kind == "behind" else (shared, given)
+                g.output("y", graph.add(graph.matmul(left, made, transpose_b=True), added))
+                (found,) = tessera.compile(g).run([x])
+                np.testing.assert_allclose(found, want, atol=1e-4 * abs(want).max(), err_msg=f"{kind} {size}")
+
     def test_products(self):
         """Of any number of rows up to 70, in one module: each row what it is alone, bit for bit."""
         random = np.random.default_rng(5)

@@ -65,9 +65,14 @@ class Operators(unittest.TestCase):
                       (slice(0, 0),), [3, 1, 1], (slice(1, 4), [0, 5]), (2, slice(5, 1, -3), slice(0, 4, 3))):
             np.testing.assert_array_equal(t[index].numpy(), x[index], str(index))
         np.testing.assert_array_equal(t[tessera.tensor([4, 0])].numpy(), x[[4, 0]])
-        for index in (5, (0, 0, 0, 0), -6):
-            with self.assertRaises(IndexError):
+        mask = np.array([True, False, True, True, False])
+        np.testing.assert_array_equal(t[mask].numpy(), x[mask])
+        for index in (5, (0, 0, 0, 0), -6, [0, 5], [-6], mask[:4], np.ones((5, 6), bool), True, np.array([0.5])):
+            with self.assertRaises(IndexError, msg=str(index)):
                 t[index]
+        for reduce in (t.sum, t.max, t.softmax, t.argmax, t.squeeze):
+            with self.assertRaises(IndexError):
+                reduce(3)
         self.assertEqual([row.shape for row in t], [(6, 4)] * 5)
 
     def test_types(self):
@@ -160,6 +165,28 @@ class Gradients(unittest.TestCase):
             with self.assertRaises(tessera.Error) as caught:
                 act()
             self.assertEqual(caught.exception.id, "TSR-2074")
+
+    def test_a_tensor_that_changes_before_its_gradient(self):
+        w = tessera.tensor(3.0, requires_grad=True)
+        y = w * w
+        w.copy_(np.float32(100))
+        with self.assertRaises(tessera.Error) as caught:
+            (y * w).backward()
+        self.assertEqual(caught.exception.id, "TSR-2074")
+        y.backward()
+        self.assertEqual(w.grad.numpy(), 6)
+        (w * w).backward()
+        self.assertEqual(w.grad.numpy(), 206)
+
+    def test_keys_in_another_order(self):
+        zero, one = np.float32(0), np.float32(1)
+        last, _ = tessera.scan(lambda s, r: ({"b": s["b"] * 10, "a": s["a"] + 1}, None), {"a": zero, "b": one}, np.zeros(2, np.float32))
+        self.assertEqual((last["a"].numpy(), last["b"].numpy()), (2, 100))
+        for decision, want in ((True, (1, 2)), (False, (10, 20))):
+            found = tessera.cond(tessera.tensor(decision), lambda x: {"a": x + 1, "b": x + 2}, lambda x: {"b": x + 20, "a": x + 10}, zero)
+            self.assertEqual((found["a"].numpy(), found["b"].numpy()), want)
+        with self.assertRaises(tessera.Error):
+            tessera.scan(lambda s, r: ([s["a"]], None), {"a": zero}, np.zeros(2, np.float32))
 
 
 class Graphs(unittest.TestCase):

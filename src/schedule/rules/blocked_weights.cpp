@@ -1,6 +1,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <set>
 
 #include "arith/simplify.h"
 #include "schedule/kernel/loop_builder.h"
@@ -119,6 +120,18 @@ class BlockedWeights {
     for (const Axis& axis : kernel_.output().body.axes)
       if (!axis.var.same_node(column_) && uses_var(weight_, axis.var)) return "rows have weights each";
     if (stands_alone) return "the weights are computed from their column";
+    // They are stored in panels of columns, and what else reads them would find other elements.
+    std::set<const Buffer*> stored;
+    walk(weight_, [&](const Expr& node) {
+      if (node->kind == ExprKind::kLoad) stored.insert(node->buffer.get());
+    });
+    bool is_read_twice = false;
+    const auto look = [&](const Expr& node) {
+      is_read_twice |= node->kind == ExprKind::kLoad && stored.contains(node->buffer.get());
+    };
+    walk(x_, look);
+    if (&kernel_.output() != reduction_) walk(kernel_.output().body.value, look);
+    if (is_read_twice) return "the weights' constants are read beside the product, too";
     block_ = 1;
     walk(weight_, [&](const Expr& node) {
       if (node->kind != ExprKind::kBinary || !node->operands[0].same_node(step_)) return;
