@@ -125,13 +125,7 @@ Command add_grad_command(CLI::App& root) {
   app->add_option("-o,--output", command->output, "FILE.graph, or - for standard output")
       ->capture_default_str()
       ->type_name("FILE");
-  app->add_option("--dim", command->flags.dims,
-                  "Value of a dimension that the model leaves open, by its name, or INPUT[AXIS]")
-      ->allow_extra_args(false)
-      ->type_name("NAME=V");
-  app->add_option("--shape", command->flags.shapes, "Shape of an input whose dimensions the model leaves open")
-      ->allow_extra_args(false)
-      ->type_name("INPUT=1x3x640x640");
+  add_fixed_size_flags(*app, command->flags);
   app->add_flag("--json", command->json, "Print one line of JSON instead of text");
   app->footer(
       "What is written is a model like any other: 'tessera compile', 'run' and 'grad' take it.\n"

@@ -85,7 +85,9 @@ int gradcheck(const GradcheckCommand& command) {
 Command add_gradcheck_command(CLI::App& root) {
   const auto command = std::make_shared<GradcheckCommand>();
   CLI::App* app = root.add_subcommand("gradcheck", "Hold a model's gradients against differences");
-  app->add_option("MODEL", command->model, "The model: ONNX, TFLite, GGUF, or a graph as text")->required()->type_name("");
+  app->add_option("MODEL", command->model, "The model: ONNX, TFLite, GGUF, or a graph as text")
+      ->required()
+      ->type_name("");
   app->add_option("--tolerance", command->options.tolerance,
                   "How much a gradient may differ, relative to the larger of both and to what is usual for the value")
       ->capture_default_str()
@@ -108,13 +110,7 @@ Command add_gradcheck_command(CLI::App& root) {
       ->type_name("SECONDS");
   app->add_flag("--json", command->json, "Print one line of JSON instead of text");
   add_input_flags(*app, command->run);
-  app->add_option("--dim", command->flags.dims,
-                  "Value of a dimension that the model leaves open, by its name, or INPUT[AXIS]")
-      ->allow_extra_args(false)
-      ->type_name("NAME=V");
-  app->add_option("--shape", command->flags.shapes, "Shape of an input whose dimensions the model leaves open")
-      ->allow_extra_args(false)
-      ->type_name("INPUT=1x3x640x640");
+  add_fixed_size_flags(*app, command->flags);
   app->footer(
       "The interpreter computes the model, its gradients and the differences in f64, whatever types the model has: "
       "small\n"

@@ -181,6 +181,15 @@ void add_compile_flags(CLI::App& app, CompileFlags& flags) {
   app.add_flag("--verify-each", flags.verify_each, "Verify the program after every pass")->group(kInsideGroup);
 }
 
+void add_fixed_size_flags(CLI::App& app, CompileFlags& flags) {
+  app.add_option("--dim", flags.dims, "Value of a dimension that the model leaves open, by its name, or INPUT[AXIS]")
+      ->allow_extra_args(false)
+      ->type_name("NAME=V");
+  app.add_option("--shape", flags.shapes, "Shape of an input whose dimensions the model leaves open")
+      ->allow_extra_args(false)
+      ->type_name("INPUT=1x3x640x640");
+}
+
 void add_time_limit_flag(CLI::App& app, CompileFlags& flags) {
   app.add_option("--max-compile-time", flags.max_seconds, "Give up with an error when compiling takes longer")
       ->check(CLI::Range(0.001, 1e6))

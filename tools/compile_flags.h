@@ -37,6 +37,8 @@ struct CompileFlags {
 
 // Adds the flags to a verb; `flags` must outlive it.
 void add_compile_flags(CLI::App& app, CompileFlags& flags);
+// --dim and --shape alone, of one value each.
+void add_fixed_size_flags(CLI::App& app, CompileFlags& flags);
 // --max-compile-time, for verbs that keep a CompileWatch while they compile.
 void add_time_limit_flag(CLI::App& app, CompileFlags& flags);
 

@@ -147,7 +147,8 @@ def vjp(f: Any, *primals: Any, wrt: Any = None) -> Any:
         given = flatten(cotangents)[0]
         if len(given) != len(results):
             raise Error(f"{len(given)} cotangents", id="TSR-2074", legal=f"one for each of {len(results)} results")
-        return tuple(gradient_of(results, leaves, given, _has_history(primals, results[0], leaves)))
+        keeps = any(_has_history([*primals, *given], result, leaves) for result in results)
+        return tuple(gradient_of(results, leaves, given, keeps))
 
     return unflatten(shape, list(results)), pull
 
@@ -171,7 +172,7 @@ def jvp(f: Any, primals: Sequence[Any] = (), tangents: Sequence[Any] = (), *, wr
     for leaf, tangent in zip(leaves, tangents):
         given.append(tangent if isinstance(tangent, Tensor) else Tensor(tangent, leaf.dtype))
         _tape.require_like(given[-1], leaf, "tangent")
-    keeps = _has_history([*primals, *given], results[0], leaves)
+    keeps = any(_has_history([*primals, *given], result, leaves) for result in results)
     found = _tape.jacobian_vector(results, leaves, given, keeps)
     return unflatten(shape, list(results)), unflatten(shape, found)
 

@@ -260,10 +260,6 @@ def _plan(key: Any, make: Any) -> Plan:
     return plan
 
 
-def _known(tape: Tape, names: dict[tuple[int, int], str]) -> list[str]:
-    return list(names.values())
-
-
 def _values(tape: Tape) -> list[Tensor | None]:
     """All values of the tape, in the order of Tape.graph's names; None for those that nobody kept."""
     by_place = {tape.place(tensor): tensor for tensor in tape.results}
@@ -273,14 +269,19 @@ def _values(tape: Tape) -> list[Tensor | None]:
     return [*map(tape.as_read, tape.leaves), *map(by_place.get, results)]
 
 
+def _recorded(kind: str, results: Sequence[Tensor], wrt: Sequence[Tensor]) -> tuple[Tape, list[Tensor | None], tuple[bool, ...], Any]:
+    """The tape, its values, which of these somebody keeps, and what tells the plan for it from others."""
+    tape = Tape(results, wrt)
+    values = _values(tape)
+    kept = tuple(value is not None for value in values)
+    return tape, values, kept, (kind, MODE.numerics, tape.key(), kept, tuple(map(tape.place, wrt)))
+
+
 def vector_jacobian(results: Sequence[Tensor], cotangents: Sequence[Tensor], wrt: Sequence[Tensor], keeps: bool) -> list[Tensor]:
     """The gradients of <results, cotangents>; where `keeps`, they have a history of their own."""
     from ._tensor import Tensor
 
-    tape = Tape(results, wrt)
-    values = _values(tape)
-    kept = tuple(value is not None for value in values)
-    key = ("vjp", MODE.numerics, tape.key(), kept, tuple(map(tape.place, wrt)))
+    tape, values, kept, key = _recorded("vjp", results, wrt)
 
     def make() -> Plan:
         graph, names = tape.graph()
@@ -311,10 +312,7 @@ def jacobian_vector(results: Sequence[Tensor], wrt: Sequence[Tensor], tangents: 
     """The derivatives of the results along the tangents."""
     from ._tensor import Tensor
 
-    tape = Tape(results, wrt)
-    values = _values(tape)
-    kept = tuple(value is not None for value in values)
-    key = ("jvp", MODE.numerics, tape.key(), kept, tuple(map(tape.place, wrt)))
+    tape, values, kept, key = _recorded("jvp", results, wrt)
 
     def make() -> Plan:
         graph, names = tape.graph()

@@ -62,7 +62,7 @@ class Derived {
       if (i == source_.num_own_outputs()) add_outputs(more);
       if (!keep_own && i < source_.num_own_outputs()) continue;
       const ValueId value = map[index(source_.outputs[i])];
-      keep_name(value, source_.value(source_.outputs[i]).name);
+      take_name(graph_, value, source_.value(source_.outputs[i]).name);
       graph_.outputs.push_back(value);
     }
     if (source_.num_own_outputs() == source_.outputs.size()) add_outputs(more);
@@ -91,13 +91,6 @@ class Derived {
   void add_outputs(const std::vector<std::pair<std::string, ValueId>>& more) {
     for (const auto& [name, value] : more)
       graph_.outputs.push_back(op("reshape", {value}, {{"shape", graph_.type(value).shape}}, graph_.unique_name(name)));
-  }
-
-  void keep_name(ValueId value, const std::string& name) {
-    if (graph_.value(value).name == name) return;
-    for (size_t i = 0; i < graph_.values().size(); ++i)
-      if (graph_.values()[i].name == name) graph_.rename(static_cast<ValueId>(i), graph_.unique_name(name));
-    graph_.rename(value, name);
   }
 
   const Graph& source_;

@@ -23,7 +23,7 @@ class Differentiation {
     map_ = sweep.copy(source_, graph_.inputs, {output}, wrt);
     for (const ValueId value : source_.outputs) {
       graph_.outputs.push_back(mapped(value));
-      keep_name(mapped(value), source_.value(value).name);
+      take_name(graph_, mapped(value), source_.value(value).name);
     }
     std::vector<ValueId> own;
     for (const ValueId value : wrt) own.push_back(mapped(value));
@@ -61,14 +61,6 @@ class Differentiation {
     tensor.set_double(0, number);
     const ValueId scalar = op("constant", {}, {{"value", std::make_shared<const Tensor>(std::move(tensor))}});
     return op("broadcast", {scalar}, {{"shape", graph_.type(like).shape}}, name);
-  }
-
-  // What comes out of a composite that was opened has a name of the region's.
-  void keep_name(ValueId value, const std::string& name) {
-    if (graph_.value(value).name == name) return;
-    for (size_t i = 0; i < graph_.values().size(); ++i)
-      if (graph_.values()[i].name == name) graph_.rename(static_cast<ValueId>(i), graph_.unique_name(name));
-    graph_.rename(value, name);
   }
 
   const Graph& source_;

@@ -279,4 +279,11 @@ void refuse(const std::vector<Diagnostic>& refused) {
   throw UserError(std::move(all));
 }
 
+void take_name(Graph& graph, ValueId value, const std::string& name) {
+  if (graph.value(value).name == name) return;
+  for (size_t i = 0; i < graph.values().size(); ++i)
+    if (graph.values()[i].name == name) graph.rename(static_cast<ValueId>(i), graph.unique_name(name));
+  graph.rename(value, name);
+}
+
 }  // namespace tessera::inline autodiff

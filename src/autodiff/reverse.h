@@ -61,4 +61,8 @@ class ReverseSweep {
 // All operators without a gradient in one error, TSR-2072. REQUIRES: some, from the last to the first.
 [[noreturn]] void refuse(const std::vector<Diagnostic>& refused);
 
+// Gives the value this name, and one of its own to the value that has it now: what comes out of a composite that was
+// opened has a name of the region's.
+void take_name(Graph& graph, ValueId value, const std::string& name);
+
 }  // namespace tessera::inline autodiff

@@ -136,6 +136,17 @@ class Gradients(unittest.TestCase):
         for a, b in zip(values, again):
             np.testing.assert_array_equal(a.numpy(), b.numpy())
 
+    def test_second_derivatives_of_products_with_derivatives(self):
+        s = tessera.tensor(5.0, requires_grad=True)
+        (_, b), (da, db) = tessera.jvp(lambda w: (w * 1.0, w * s), (np.float32(2),), (np.float32(1),))
+        (da + db + b).backward()  # 1 + s + 2 s
+        self.assertEqual(s.grad.numpy(), 3)
+        c = tessera.tensor(3.0, requires_grad=True)
+        _, pull = tessera.vjp(lambda w: w * w, np.float32(2))
+        g = pull(c)[0]  # 4 c
+        (g * g + c).backward()
+        self.assertEqual(c.grad.numpy(), 97)
+
     def test_jacobian_and_hessian(self):
         a = floats(3, 3, dtype=np.float64)
         x = floats(3, dtype=np.float64)
