@@ -15,6 +15,16 @@ if(TESSERA_SANITIZE)
   add_link_options(-fsanitize=${TESSERA_SANITIZE})
 endif()
 
+# Files of a target that read large headers (CLI11, protobuf, nanobind) are compiled eight at a time in release builds:
+# less than a third of the time. Names in their anonymous namespaces differ, therefore; the other presets compile each file
+# by itself, so that none lives on another's includes.
+option(TESSERA_BATCHES "Compile several files of the same target at once where headers are large" ON)
+function(tessera_compile_in_batches target)
+  if(TESSERA_BATCHES AND CMAKE_BUILD_TYPE STREQUAL "Release")
+    set_target_properties(${target} PROPERTIES UNITY_BUILD ON UNITY_BUILD_BATCH_SIZE 8)
+  endif()
+endfunction()
+
 # tessera_room(NAME LINKS room-or-library...)
 # Builds every .cpp directly in the folder and in the sub-folders that are not rooms of their own
 # (SUBDIRS a b) as target tessera_NAME ('/' in NAME becomes '_').

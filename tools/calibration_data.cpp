@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "npy.h"
+#include "refuse.h"
 #include "support/error.h"
 #include "tensor_spec.h"
 
@@ -16,10 +17,6 @@ namespace tessera {
 namespace {
 
 namespace fs = std::filesystem;
-
-[[noreturn]] void refuse(const std::string& found, const std::string& legal, const std::string& hint = "") {
-  throw UserError({.id = "TSR-6240", .message = found, .node = {}, .legal = legal, .hint = hint});
-}
 
 bool is_sample(const fs::path& file) {
   constexpr std::array kKinds = {".npy", ".npz", ".pb"};
@@ -33,7 +30,8 @@ std::vector<std::string> files_of(const std::string& folder) {
     if (entry.is_regular_file() && is_sample(entry.path())) files.push_back(entry.path().string());
   std::sort(files.begin(), files.end());
   if (files.empty())
-    refuse(fmt::format("folder '{}' holds no samples", folder), ".npy, .npz, .pb, .png, .jpg, .jpeg or .bmp files");
+    refuse("TSR-6240", fmt::format("folder '{}' holds no samples", folder),
+           ".npy, .npz, .pb, .png, .jpg, .jpeg or .bmp files");
   return files;
 }
 
@@ -71,16 +69,18 @@ CalibrationData::CalibrationData(std::string path, PictureOptions pictures, size
     there = SIZE_MAX;
     for (const auto& [name, array] : arrays_) {
       if (array.dims().empty())
-        refuse(fmt::format("array '{}' of '{}' is a single number", name, path_), "samples along dimension 0");
+        refuse("TSR-6240", fmt::format("array '{}' of '{}' is a single number", name, path_),
+               "samples along dimension 0");
       there = std::min(there, static_cast<size_t>(array.dims()[0]));
     }
     if (arrays_.empty()) there = 0;
   } else {
-    if (!fs::exists(path_)) refuse(fmt::format("there is no '{}'", path_), "a folder, an .npz file or a sample");
+    if (!fs::exists(path_))
+      refuse("TSR-6240", fmt::format("there is no '{}'", path_), "a folder, an .npz file or a sample");
     files_ = {path_};
     there = 1;
   }
-  if (there == 0) refuse(fmt::format("'{}' holds no samples", path_), "at least one");
+  if (there == 0) refuse("TSR-6240", fmt::format("'{}' holds no samples", path_), "at least one");
   const size_t taken = most == 0 ? there : std::min(most, there);
   for (size_t i = 0; i < taken; ++i) places_.push_back(i * there / taken);
 }
@@ -94,7 +94,7 @@ std::string CalibrationData::array_for(const std::string& input, size_t num_inpu
   if (num_inputs == 1 && arrays_.size() == 1) return arrays_.begin()->first;
   std::vector<std::string> names;
   for (const auto& [name, array] : arrays_) names.push_back("'" + name + "'");
-  refuse(fmt::format("'{}' has no array for input '{}'", path_, input),
+  refuse("TSR-6240", fmt::format("'{}' has no array for input '{}'", path_, input),
          fmt::format("one of {}", fmt::join(names, ", ")),
          "save it by numpy.savez with the names of the model's inputs");
 }
@@ -126,8 +126,8 @@ std::vector<Tensor> CalibrationData::from_file(const std::string& file, const st
   std::vector<Tensor> tensors;
   for (size_t i = 0; i < inputs.size(); ++i) {
     if (chosen[i] < 0)
-      refuse(fmt::format("'{}' has nothing for input '{}'", file, inputs[i].name), "a tensor for each input",
-             "put the inputs of a sample into one .npz file, by their names");
+      refuse("TSR-6240", fmt::format("'{}' has nothing for input '{}'", file, inputs[i].name),
+             "a tensor for each input", "put the inputs of a sample into one .npz file, by their names");
     tensors.push_back(make_tensor(specs[static_cast<size_t>(chosen[i])], inputs[i], pictures_));
   }
   return tensors;
@@ -149,10 +149,10 @@ std::vector<Tensor> CalibrationData::sample(size_t number, const std::vector<Ten
       std::vector<int64_t> with_batch = row;
       with_batch.insert(with_batch.begin(), batch);
       if (!is_apart && with_batch != input.dims)
-        refuse(fmt::format("{} has rows of shape {}", array_text(name), shape_text(row)),
+        refuse("TSR-6240", fmt::format("{} has rows of shape {}", array_text(name), shape_text(row)),
                fmt::format("{} for input '{}'", shape_text(input.dims), input.name));
       if (batch > all.dims()[0])
-        refuse(fmt::format("{} has {} rows", array_text(name), all.dims()[0]),
+        refuse("TSR-6240", fmt::format("{} has {} rows", array_text(name), all.dims()[0]),
                fmt::format("a batch of {} for input '{}'", batch, input.name));
       const auto last = static_cast<size_t>(all.dims()[0] - batch);
       tensors.push_back(rows_of(all, std::min(place, last), input.dims));

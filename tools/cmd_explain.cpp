@@ -52,7 +52,9 @@ int explain_verb(const ExplainCommand& command) {
 Command add_explain_command(CLI::App& root) {
   const auto command = std::make_shared<ExplainCommand>();
   CLI::App* app = root.add_subcommand("explain", "Say what became of each node of a model, and why");
-  app->add_option("MODEL", command->model, "The model: ONNX, TFLite, GGUF, or a graph as text")->required()->type_name("");
+  app->add_option("MODEL", command->model, "The model: ONNX, TFLite, GGUF, or a graph as text")
+      ->required()
+      ->type_name("");
   app->add_option("--node", command->node, "Only this node (or the one that gives this value), in full")
       ->type_name("NAME");
   app->add_flag("--json", command->json, "Print one line of JSON instead of text");

@@ -86,7 +86,9 @@ int export_model(const ExportCommand& command) {
 Command add_export_command(CLI::App& root) {
   const auto command = std::make_shared<ExportCommand>();
   CLI::App* app = root.add_subcommand("export", "Write a model as an ONNX file, or as a graph in text form");
-  app->add_option("MODEL", command->model, "The model: ONNX, TFLite, GGUF, or a graph as text")->required()->type_name("");
+  app->add_option("MODEL", command->model, "The model: ONNX, TFLite, GGUF, or a graph as text")
+      ->required()
+      ->type_name("");
   app->add_option("-o,--output", command->output, "FILE.onnx, FILE.graph, or - for a graph on standard output")
       ->required()
       ->check(CLI::Validator(name_problem, ""))

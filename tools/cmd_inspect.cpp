@@ -27,8 +27,7 @@ nlohmann::json inspection_of(const std::string& path) {
   const auto file = MappedFile::open(path, "model", "TSR-1001");
   if (is_onnx_file(path)) return inspect_onnx(statistics_of_file(path), path, std::ssize(file->text()));
   const std::string_view format = format_of({path, {}}).name;
-  const Graph graph =
-      looks_like_graph_file(path) ? read_graph_text(file->text(), path) : graph_of_source({path, {}});
+  const Graph graph = looks_like_graph_file(path) ? read_graph_text(file->text(), path) : graph_of_source({path, {}});
   return inspect_graph(graph, path, std::ssize(file->text()), format);
 }
 
@@ -43,7 +42,9 @@ int inspect(const InspectCommand& command) {
 Command add_inspect_command(CLI::App& root) {
   const auto command = std::make_shared<InspectCommand>();
   CLI::App* app = root.add_subcommand("inspect", "Show what a module or a model holds; runs nothing of it");
-  app->add_option("FILE", command->file, "A module, or a model: ONNX, TFLite, GGUF, or a graph as text")->required()->type_name("");
+  app->add_option("FILE", command->file, "A module, or a model: ONNX, TFLite, GGUF, or a graph as text")
+      ->required()
+      ->type_name("");
   app->add_flag("--json", command->json, "Print one line of JSON instead of text");
   app->footer(
       "Examples:\n"

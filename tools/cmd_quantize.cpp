@@ -22,6 +22,7 @@
 #include "import/onnx/write/onnx_export.h"
 #include "package/atomic_file.h"
 #include "progress.h"
+#include "refuse.h"
 #include "run_flags.h"
 #include "support/error.h"
 #include "terminal.h"
@@ -39,11 +40,6 @@ struct QuantizeCommand {
   int64_t samples = 0;
   bool all = false, json = false, quiet = false;
 };
-
-[[noreturn]] void refuse(const std::string& id, const std::string& found, const std::string& legal,
-                         const std::string& hint = "") {
-  throw UserError({.id = id, .message = found, .node = {}, .legal = legal, .hint = hint});
-}
 
 void check_numbers(const QuantizeCommand& command) {
   if (!(command.percentile > 50) || command.percentile > 100)

@@ -217,7 +217,9 @@ int run(const RunCommand& command) {
 Command add_run_command(CLI::App& root) {
   const auto command = std::make_shared<RunCommand>();
   CLI::App* app = root.add_subcommand("run", "Run a module, or a model (compiled first, and kept in a cache)");
-  app->add_option("MODEL", command->model, "A module, or a model: an ONNX, TFLite, GGUF or .pt2 file")->required()->type_name("");
+  app->add_option("MODEL", command->model, "A module, or a model: an ONNX, TFLite, GGUF or .pt2 file")
+      ->required()
+      ->type_name("");
   add_run_flags(*app, command->run);
   app->add_option("-o,--output", command->outputs, "Write an output: [NAME=]@FILE.npy or @FILE.pb")
       ->allow_extra_args(false)

@@ -29,7 +29,7 @@ struct ScheduleCommand {
   double seconds = 2;
 };
 
-const std::vector<std::pair<std::string, ScheduleEmit>> kEmits = {
+const std::vector<std::pair<std::string, ScheduleEmit>> kScheduleEmits = {
     {"loop", ScheduleEmit::kLoop},     {"trace", ScheduleEmit::kTrace}, {"llvm", ScheduleEmit::kLlvm},
     {"asm", ScheduleEmit::kAsm},       {"mca", ScheduleEmit::kMca},     {"cache", ScheduleEmit::kCache},
     {"opencl", ScheduleEmit::kOpenCl}, {"cuda", ScheduleEmit::kCuda}};
@@ -61,7 +61,7 @@ void write_output(const ScheduleCommand& command, const std::string& text) {
 int run_on_accelerator(const ScheduleCommand& command, const ScheduledLoops& loops, const Accelerator& unit) {
   const bool is_timeline = command.emit == "timeline";
   if (!command.emit.empty() && command.emit != "stream" && !is_timeline) {
-    for (const auto& [name, what] : kEmits)
+    for (const auto& [name, what] : kScheduleEmits)
       if (name == command.emit) write_output(command, emit_scheduled(loops, what));
     if (!command.check && !command.bench) return kExitOk;
   }
@@ -133,7 +133,7 @@ int run_schedule(const ScheduleCommand& command) {
   if (job.accelerator) return run_on_accelerator(command, loops, *job.accelerator);
 
   const std::string emit = command.emit.empty() && !command.check && !command.bench ? "loop" : command.emit;
-  for (const auto& [name, what] : kEmits)
+  for (const auto& [name, what] : kScheduleEmits)
     if (name == emit) write_output(command, emit_scheduled(loops, what, cache_of(command.l1), cache_of(command.l2)));
 
   nlohmann::json report;
@@ -203,7 +203,7 @@ Command add_schedule_command(CLI::App& root) {
       ->type_name("FILE.json");
   app->add_option("--kernel", command->kernel, "The kernel of the file, where it has several")->type_name("NAME");
   std::vector<std::string> levels;
-  for (const auto& [name, what] : kEmits) levels.push_back(name);
+  for (const auto& [name, what] : kScheduleEmits) levels.push_back(name);
   for (const char* level : {"stream", "timeline"}) levels.emplace_back(level);
   app->add_option(
          "--emit", command->emit,

@@ -37,6 +37,7 @@
 #include "process_rank.h"
 #include "progress.h"
 #include "pruning.h"
+#include "refuse.h"
 #include "stop_on_interrupt.h"
 #include "support/error.h"
 #include "terminal.h"
@@ -66,11 +67,6 @@ struct TrainCommand {
 };
 
 constexpr int64_t kMostEpochs = 1'000'000'000;  // times the steps of one fits 64 bits
-
-[[noreturn]] void refuse(const std::string& id, const std::string& found, const std::string& legal,
-                         const std::string& hint = "") {
-  throw UserError({.id = id, .message = found, .node = {}, .legal = legal, .hint = hint});
-}
 
 void check_numbers(const TrainCommand& command) {
   if (!(command.rate > 0) || !std::isfinite(command.rate))

@@ -70,7 +70,7 @@ std::string shortened(const std::string& text, size_t most) {
 }
 
 // One line that is written over; nothing when standard error is no terminal.
-void show(const TuneStatus& status) {
+void show_status(const TuneStatus& status) {
   if (!stderr_is_terminal()) return;
   std::string line = fmt::format("{:.0f} s: {}", status.seconds, status.doing);
   // Before the first trial of a task nothing is known of it.
@@ -139,7 +139,7 @@ int run_tune(const TuneCommand& command) {
     std::vector<std::string> random;
     model.bind_values(make_values(model.inputs(), command.run, random));
   };
-  options.on_status = show;
+  options.on_status = show_status;
   if (command.workers.empty() && (command.no_local || !command.token.empty()))
     throw UserError({.id = "TSR-4053",
                      .message = fmt::format("{} without --workers", command.no_local ? "--no-local" : "--token"),

@@ -71,8 +71,9 @@ int verify(const VerifyCommand& command) {
 Command add_verify_command(CLI::App& root) {
   const auto command = std::make_shared<VerifyCommand>();
   CLI::App* app = root.add_subcommand("verify", "Run ONNX test cases and compare with their expected outputs");
-  app->add_option("DIR", command->dirs,
-                  "Folders; every folder in or below them with a model.onnx, a\nmodel.graph or a model.onnxjson is a case")
+  app->add_option(
+         "DIR", command->dirs,
+         "Folders; every folder in or below them with a model.onnx, a\nmodel.graph or a model.onnxjson is a case")
       ->required()
       ->type_name("");
   app->add_option("--engine", command->engine, "native (compiled code) or interp (the interpreter, slow)")

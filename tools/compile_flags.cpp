@@ -20,7 +20,7 @@ namespace tessera {
 
 namespace {
 
-[[noreturn]] void fail(const std::string& flag, const std::string& text, const std::string& legal) {
+[[noreturn]] void fail_to_read(const std::string& flag, const std::string& text, const std::string& legal) {
   throw UserError({.id = "TSR-4022",
                    .message = fmt::format("{} '{}' cannot be read", flag, text),
                    .node = {},
@@ -39,7 +39,7 @@ int64_t parse_count(std::string_view text) {
 std::pair<std::string, std::string> split_at_last_equals(const std::string& flag, const std::string& text,
                                                          const std::string& legal) {
   const size_t at = text.rfind('=');
-  if (at == std::string::npos || at == 0 || at + 1 == text.size()) fail(flag, text, legal);
+  if (at == std::string::npos || at == 0 || at + 1 == text.size()) fail_to_read(flag, text, legal);
   return {text.substr(0, at), text.substr(at + 1)};
 }
 
@@ -61,7 +61,7 @@ DimBounds parse_dim(const std::string& text, std::string& name) {
   const auto [left, right] = split_at_last_equals("--dim", text, kLegal);
   name = left;
   const std::optional<DimBounds> bounds = parse_bounds(right);
-  if (!bounds) fail("--dim", text, kLegal);
+  if (!bounds) fail_to_read("--dim", text, kLegal);
   return *bounds;
 }
 
@@ -73,7 +73,7 @@ void parse_shape(const std::string& text, CompileOptions& options) {
   for (size_t begin = 0; begin <= right.size();) {
     const size_t end = std::min(right.find('x', begin), right.size());
     const std::optional<DimBounds> bounds = parse_bounds(right.substr(begin, end - begin));
-    if (!bounds) fail("--shape", text, kLegal);
+    if (!bounds) fail_to_read("--shape", text, kLegal);
     dims.push_back(*bounds);
     begin = end + 1;
   }

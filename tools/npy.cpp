@@ -24,7 +24,7 @@ static_assert(std::endian::native == std::endian::little);
 
 constexpr std::string_view kMagic = "\x93NUMPY";
 
-[[noreturn]] void fail(const std::string& path, const std::string& why) {
+[[noreturn]] void fail_on_npy(const std::string& path, const std::string& why) {
   throw UserError({.id = "TSR-6211",
                    .message = fmt::format("'{}' is not a usable .npy file: {}", path, why),
                    .node = {},
@@ -84,13 +84,13 @@ void read_descr(const std::string& path, const std::string& descr, Header& heade
 }
 
 Header read_header(const std::string& path, std::string_view file) {
-  if (!file.starts_with(kMagic) || file.size() < 12) fail(path, "it does not begin as one");
+  if (!file.starts_with(kMagic) || file.size() < 12) fail_on_npy(path, "it does not begin as one");
   const auto byte = [&](size_t i) { return static_cast<size_t>(static_cast<unsigned char>(file[i])); };
   const size_t version = byte(6);
-  if (version < 1 || version > 3) fail(path, fmt::format("its format version is {}", version));
+  if (version < 1 || version > 3) fail_on_npy(path, fmt::format("its format version is {}", version));
   const size_t begin = version == 1 ? 10 : 12;
   const size_t size = version == 1 ? byte(8) | byte(9) << 8 : byte(8) | byte(9) << 8 | byte(10) << 16 | byte(11) << 24;
-  if (size > file.size() - begin || size > 1 << 16) fail(path, "its header is cut off");
+  if (size > file.size() - begin || size > 1 << 16) fail_on_npy(path, "its header is cut off");
   const std::string text(file.substr(begin, size));
 
   Header header;
@@ -98,14 +98,14 @@ Header read_header(const std::string& path, std::string_view file) {
   std::smatch match;
   static const std::regex kDescr("'descr': *'([^']*)'"), kOrder("'fortran_order': *(True|False)"),
       kShape("'shape': *\\(([0-9, L]*)\\)"), kNumber("[0-9]+");
-  if (!std::regex_search(text, match, kDescr)) fail(path, "its header does not say the element type");
+  if (!std::regex_search(text, match, kDescr)) fail_on_npy(path, "its header does not say the element type");
   read_descr(path, match[1], header);
-  if (!std::regex_search(text, match, kOrder)) fail(path, "its header does not say the memory order");
+  if (!std::regex_search(text, match, kOrder)) fail_on_npy(path, "its header does not say the memory order");
   header.fortran = match[1] == "True";
-  if (!std::regex_search(text, match, kShape)) fail(path, "its header does not say the shape");
+  if (!std::regex_search(text, match, kShape)) fail_on_npy(path, "its header does not say the shape");
   const std::string shape = match[1];
   for (auto it = std::sregex_iterator(shape.begin(), shape.end(), kNumber); it != std::sregex_iterator(); ++it) {
-    if (it->length() > 18) fail(path, "a dimension is out of range");
+    if (it->length() > 18) fail_on_npy(path, "a dimension is out of range");
     header.dims.push_back(std::stoll(it->str()));
   }
   return header;
@@ -134,7 +134,7 @@ Tensor strings_from(const std::string& path, const Header& header, const std::by
     for (uint32_t c : characters) {
       if (header.swapped) c = __builtin_bswap32(c);
       if (c > 0x10ffff || (c >= 0xd800 && c < 0xe000))
-        fail(path, "a string has a character that Unicode does not have");
+        fail_on_npy(path, "a string has a character that Unicode does not have");
       append_character(text, c);
     }
     texts.push_back(std::move(text));
@@ -202,11 +202,11 @@ Tensor read_array(const std::string& path, std::string_view file) {
   const std::optional<uint64_t> bytes = data_size(header);
   const uint64_t available = file.size() - header.data_offset;
   if (!bytes || *bytes > available) {
-    fail(path, fmt::format("its header asks for more elements than its {} bytes of data hold", available));
+    fail_on_npy(path, fmt::format("its header asks for more elements than its {} bytes of data hold", available));
   }
   const std::byte* data = reinterpret_cast<const std::byte*>(file.data()) + header.data_offset;
   if (header.dtype == DType::kString) {
-    if (header.fortran && header.dims.size() > 1) fail(path, "strings in the order 'first axis fastest'");
+    if (header.fortran && header.dims.size() > 1) fail_on_npy(path, "strings in the order 'first axis fastest'");
     return strings_from(path, header, data);
   }
   const auto size = static_cast<size_t>(dtype_bits(header.dtype) / 8);

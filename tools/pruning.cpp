@@ -10,14 +10,12 @@
 #include <set>
 
 #include "ops/op_table.h"
+#include "refuse.h"
 #include "support/error.h"
+#include "training_loop.h"
 
 namespace tessera {
 namespace {
-
-[[noreturn]] void refuse(const std::string& id, const std::string& found, const std::string& legal) {
-  throw UserError({.id = id, .message = found, .node = {}, .legal = legal, .hint = {}});
-}
 
 template <typename Number>
 bool reads(std::string_view text, Number& number) {
@@ -32,11 +30,6 @@ Tensor ones_like(const Tensor& tensor) {
 }
 
 // The parameter, and its mask.
-size_t state_named(const Model& model, const std::string& name) {
-  for (size_t i = 0; i < model.states().size(); ++i)
-    if (model.states()[i].name == name) return i;
-  throw InternalError("no state " + name);
-}
 std::string mask_of(const std::string& parameter) { return parameter + ".mask"; }
 
 void set_mask(Model& step, const std::string& parameter, const Tensor& mask) {

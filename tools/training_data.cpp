@@ -8,16 +8,11 @@
 #include <random>
 
 #include "npy.h"
-#include "support/error.h"
+#include "refuse.h"
 
 namespace tessera {
 
 namespace {
-
-[[noreturn]] void refuse(const std::string& id, const std::string& found, const std::string& legal,
-                         const std::string& hint = "") {
-  throw UserError({.id = id, .message = found, .node = {}, .legal = legal, .hint = hint});
-}
 
 std::string shape_text(const Tensor& tensor) {
   return fmt::format("{}[{}]", dtype_name(tensor.dtype()), fmt::join(tensor.dims(), ","));

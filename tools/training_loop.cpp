@@ -9,27 +9,17 @@
 #include <numbers>
 
 #include "package/safetensors.h"
+#include "refuse.h"
 #include "support/error.h"
 
 namespace tessera {
 
 namespace {
 
-[[noreturn]] void refuse(const std::string& id, const std::string& found, const std::string& legal,
-                         const std::string& hint = "") {
-  throw UserError({.id = id, .message = found, .node = {}, .legal = legal, .hint = hint});
-}
-
 int64_t elements_of(const TensorInfo& info) {
   int64_t count = 1;
   for (const int64_t d : info.dims) count *= d;
   return count;
-}
-
-size_t state_named(const Model& model, const std::string& name) {
-  for (size_t i = 0; i < model.states().size(); ++i)
-    if (model.states()[i].name == name) return i;
-  throw InternalError("no state " + name);
 }
 
 constexpr int64_t kMostSkipped = 60;  // one after the other: the scale has become 2^-60 of what it was
@@ -42,6 +32,12 @@ Tensor as_type(Tensor tensor, DType dtype) {
 }
 
 }  // namespace
+
+size_t state_named(const Model& model, const std::string& name) {
+  for (size_t i = 0; i < model.states().size(); ++i)
+    if (model.states()[i].name == name) return i;
+  throw InternalError("no state " + name);
+}
 
 double RateSchedule::at(int64_t step, int64_t steps) const {
   if (step < warmup) return rate * static_cast<double>(step + 1) / static_cast<double>(warmup);

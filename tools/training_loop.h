@@ -24,6 +24,9 @@ struct RateSchedule {
   double at(int64_t step, int64_t steps) const;
 };
 
+// The number of the state of this name, which the model has.
+size_t state_named(const Model& model, const std::string& name);
+
 struct LoopOptions {
   int64_t epochs = 20;
   uint64_t seed = 0;

@@ -12,7 +12,7 @@ namespace tessera {
 
 namespace {
 
-[[noreturn]] void fail(const std::string& path, const std::string& why) {
+[[noreturn]] void fail_on_zip(const std::string& path, const std::string& why) {
   throw UserError({.id = "TSR-6211",
                    .message = fmt::format("'{}' is not a usable .npz file: {}", path, why),
                    .node = {},
@@ -26,13 +26,13 @@ class ZipReader {
   ZipReader(const std::string& path, std::string_view bytes) : path_(path), bytes_(bytes) {}
 
   uint64_t number(uint64_t at, int count) const {
-    if (at > bytes_.size() || bytes_.size() - at < static_cast<uint64_t>(count)) fail(path_, "it is cut off");
+    if (at > bytes_.size() || bytes_.size() - at < static_cast<uint64_t>(count)) fail_on_zip(path_, "it is cut off");
     uint64_t value = 0;
     for (int i = count; i-- > 0;) value = value << 8 | static_cast<unsigned char>(bytes_[at + static_cast<size_t>(i)]);
     return value;
   }
   std::string_view text(uint64_t at, uint64_t count) const {
-    if (at > bytes_.size() || bytes_.size() - at < count) fail(path_, "it is cut off");
+    if (at > bytes_.size() || bytes_.size() - at < count) fail_on_zip(path_, "it is cut off");
     return bytes_.substr(at, count);
   }
 
@@ -52,7 +52,7 @@ struct Directory {
 
 Directory find_directory(const std::string& path, std::string_view archive) {
   const ZipReader reader(path, archive);
-  if (archive.size() < kEndSize) fail(path, "it is no archive");
+  if (archive.size() < kEndSize) fail_on_zip(path, "it is no archive");
   // Behind the end record stands at most a comment of 16 bits.
   const uint64_t first = archive.size() - std::min<uint64_t>(archive.size(), kEndSize + 0xffff);
   for (uint64_t at = archive.size() - kEndSize + 1; at-- > first;) {
@@ -64,7 +64,7 @@ Directory find_directory(const std::string& path, std::string_view archive) {
     }
     return directory;
   }
-  fail(path, "it is no archive");
+  fail_on_zip(path, "it is no archive");
 }
 
 }  // namespace
@@ -75,7 +75,7 @@ std::vector<ZipEntry> zip_entries(const std::string& path, std::string_view arch
   std::vector<ZipEntry> entries;
   uint64_t at = directory.offset;
   for (uint64_t i = 0; i < directory.entries; ++i) {
-    if (reader.number(at, 4) != kEntry) fail(path, "its directory is damaged");
+    if (reader.number(at, 4) != kEntry) fail_on_zip(path, "its directory is damaged");
     ZipEntry entry;
     entry.method = static_cast<uint16_t>(reader.number(at + 10, 2));
     entry.crc = static_cast<uint32_t>(reader.number(at + 16, 4));
@@ -103,7 +103,7 @@ std::vector<ZipEntry> zip_entries(const std::string& path, std::string_view arch
 
 std::string unzipped(const std::string& path, std::string_view archive, const ZipEntry& entry) {
   const ZipReader reader(path, archive);
-  if (reader.number(entry.offset, 4) != kLocal) fail(path, "its directory is damaged");
+  if (reader.number(entry.offset, 4) != kLocal) fail_on_zip(path, "its directory is damaged");
   const uint64_t begin =
       entry.offset + kLocalSize + reader.number(entry.offset + 26, 2) + reader.number(entry.offset + 28, 2);
   const std::string_view packed = reader.text(begin, entry.compressed);
@@ -112,10 +112,10 @@ std::string unzipped(const std::string& path, std::string_view archive, const Zi
     bytes = packed;
   } else if (entry.method == 8) {
     // Deflate packs a thousand bytes into one at most: a size beyond is damage, and is not allocated.
-    if (entry.size > entry.compressed * 1100 + 1100) fail(path, fmt::format("'{}' is damaged", entry.name));
+    if (entry.size > entry.compressed * 1100 + 1100) fail_on_zip(path, fmt::format("'{}' is damaged", entry.name));
     bytes.resize(entry.size);
     z_stream stream = {};
-    if (inflateInit2(&stream, -MAX_WBITS) != Z_OK) fail(path, "out of memory");
+    if (inflateInit2(&stream, -MAX_WBITS) != Z_OK) fail_on_zip(path, "out of memory");
     constexpr uint64_t kPiece = 1 << 30;  // zlib counts with 32 bits
     uint64_t read = 0, written = 0;
     int status = Z_OK;
@@ -130,16 +130,17 @@ std::string unzipped(const std::string& path, std::string_view archive, const Zi
       written += out - stream.avail_out;
     }
     inflateEnd(&stream);
-    if (status != Z_STREAM_END || written != entry.size) fail(path, fmt::format("'{}' is damaged", entry.name));
+    if (status != Z_STREAM_END || written != entry.size) fail_on_zip(path, fmt::format("'{}' is damaged", entry.name));
   } else {
-    fail(path, fmt::format("'{}' is packed in a way (number {}) that numpy does not use", entry.name, entry.method));
+    fail_on_zip(path,
+                fmt::format("'{}' is packed in a way (number {}) that numpy does not use", entry.name, entry.method));
   }
-  if (bytes.size() != entry.size) fail(path, fmt::format("'{}' is damaged", entry.name));
+  if (bytes.size() != entry.size) fail_on_zip(path, fmt::format("'{}' is damaged", entry.name));
   uint64_t crc = crc32(0, nullptr, 0);
   for (uint64_t at = 0; at < bytes.size(); at += 1 << 30)
     crc = crc32(crc, reinterpret_cast<const Bytef*>(bytes.data() + at),
                 static_cast<uInt>(std::min<uint64_t>(bytes.size() - at, 1 << 30)));
-  if (crc != entry.crc) fail(path, fmt::format("'{}' is damaged", entry.name));
+  if (crc != entry.crc) fail_on_zip(path, fmt::format("'{}' is damaged", entry.name));
   return bytes;
 }
 

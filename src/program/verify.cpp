@@ -259,7 +259,7 @@ class Verifier {
     block_structure(program_.steps);
     if (next_call_ != program_.calls.size())
       report("steps", fmt::format("they make {} of {} calls", next_call_, program_.calls.size()));
-    std::vector<BufferId> carried;
+    std::vector<Carried> carried;
     for_each_step(program_.steps, [&](const ProgramStep& step) {
       for (const CarriedValue& c : step.carried)
         if (violations_.empty()) carried_value(step, c, carried);
@@ -365,7 +365,14 @@ class Verifier {
         report("call of " + kernel.name, fmt::format("it takes {}, which has no value here", symbol->name));
   }
 
-  void carried_value(const ProgramStep& loop, const CarriedValue& c, std::vector<BufferId>& seen) {
+  struct Carried {
+    BufferId id = -1;
+    const ProgramStep* loop = nullptr;
+    bool swap = false;
+  };
+
+  // Loops in several places may carry the same bytes, unless they change places with others.
+  void carried_value(const ProgramStep& loop, const CarriedValue& c, std::vector<Carried>& seen) {
     const ProgramBuffer &current = at(c.current), &next = at(c.next);
     const std::string where = name_of(loop);
     if (current.bytes != next.bytes || current.type.dtype != next.type.dtype)
@@ -375,10 +382,10 @@ class Verifier {
     for (const BufferId id : {c.current, c.next}) {
       if (at(id).kind == BufferKind::kInput || at(id).kind == BufferKind::kWeight)
         report(where, fmt::format("the {} {} is written", buffer_kind_name(at(id).kind), at(id).name));
-      for (const BufferId other : seen)
-        if (share_bytes(id, other))
-          report(where, fmt::format("{} is carried, and so is {} of the same bytes", at(id).name, at(other).name));
-      seen.push_back(id);
+      for (const Carried& other : seen)
+        if ((other.loop == &loop || other.swap || c.swap) && share_bytes(id, other.id))
+          report(where, fmt::format("{} is carried, and so is {} of the same bytes", at(id).name, at(other.id).name));
+      seen.push_back({id, &loop, c.swap});
     }
     if (!c.swap) return;
     for (const BufferId id : {c.current, c.next})
@@ -447,11 +454,7 @@ class Verifier {
     const auto before = memory_;
     const Written known = written_;
     const auto moving = moving_writes_.size();
-    for (const ProgramStep& inner : step.blocks[0])
-      for (size_t i = 0; i < inner.num_calls; ++i) {
-        const KernelCall& c = program_.calls[inner.first_call + i];
-        if (travel_in_root(program_, c.args.back()) > 0) moving_writes_.push_back({step.index.var, c.args.back()});
-      }
+    for (const BufferId id : always_written(step.blocks[0])) moving_writes_.push_back({step.index.var, id});
     // The second time finds what the first has left behind; later ones find the same.
     for (int iteration = 0; iteration < 2; ++iteration) {
       // What the block alone uses begins anew.
@@ -476,6 +479,32 @@ class Verifier {
     memory_ = joined(before, memory_, [&](BufferId a, BufferId b, int64_t place) {
       return a == b || !is_in(known, b, place, place + 1) ? b : kDiffers;
     });
+  }
+
+  // Views that move and that the block writes each time it runs.
+  std::vector<BufferId> always_written(const StepBlock& block) const {
+    std::vector<BufferId> views;
+    for (const ProgramStep& step : block) {
+      for (size_t i = 0; i < step.num_calls; ++i) {
+        const KernelCall& c = program_.calls[step.first_call + i];
+        if (travel_in_root(program_, c.args.back()) > 0) views.push_back(c.args.back());
+      }
+      if (step.kind == StepKind::kStart) {
+        const std::vector<BufferId> started = always_written(step.blocks[0]);
+        views.insert(views.end(), started.begin(), started.end());
+      } else if (step.kind == StepKind::kBranch) {
+        const std::vector<BufferId> one = always_written(step.blocks[0]), other = always_written(step.blocks[1]);
+        for (const BufferId id : one)
+          if (std::any_of(other.begin(), other.end(), [&](BufferId o) { return same_bytes(id, o); }))
+            views.push_back(id);
+      }
+    }
+    return views;
+  }
+
+  bool same_bytes(BufferId a, BufferId b) const {
+    return root_buffer(program_, a) == root_buffer(program_, b) && at(a).bytes == at(b).bytes &&
+           as_int(simplify(begin_of(a) - begin_of(b))).value_or(1) == 0;
   }
 
   void change_places(const CarriedValue& c) {
@@ -571,20 +600,41 @@ class Verifier {
   void write(BufferId id) {
     const Range range = range_of(id);
     if (range.begin == range.end) return;
-    const bool is_known = is_in(written_, range.owner, range.begin, range.end);
-    if (!is_known) written_[range.owner].emplace_back(range.begin, range.end);
     auto& space = memory_[range.space];
-    split(space, range.begin);
-    split(space, range.end);
-    const auto first = space.lower_bound(range.begin), end = space.lower_bound(range.end);
-    if (is_known && travel_in_root(program_, id) > 0) {
-      // Only a part of it is written at a time: what was written over the others is still there.
-      for (auto it = first; it != end; ++it)
+    const auto holds_contents = [&](int64_t begin, int64_t end) {
+      split(space, begin);
+      split(space, end);
+      space.erase(space.lower_bound(begin), space.lower_bound(end));
+      space[begin] = {end, range.owner};
+    };
+    Written::mapped_type fresh = {{range.begin, range.end}};
+    if (travel_in_root(program_, id) > 0) {
+      // Only a part of it is written at a time: what was written over bytes that held contents of the root is still
+      // there.
+      fresh = never_written(range);
+      split(space, range.begin);
+      split(space, range.end);
+      for (auto it = space.lower_bound(range.begin); it != space.end() && it->first < range.end; ++it)
         if (it->second.second != range.owner) it->second.second = kDiffers;
-      return;
     }
-    space.erase(first, end);
-    space[range.begin] = {range.end, range.owner};
+    for (const auto& [begin, end] : fresh) holds_contents(begin, end);
+    if (!never_written(range).empty()) written_[range.owner].emplace_back(range.begin, range.end);
+  }
+
+  // The stretches of these bytes that no write has given contents of the root.
+  Written::mapped_type never_written(const Range& range) const {
+    Written::mapped_type rest = {{range.begin, range.end}};
+    const auto it = written_.find(range.owner);
+    if (it == written_.end()) return rest;
+    for (const auto& [begin, end] : it->second) {
+      Written::mapped_type next;
+      for (const auto& [first, last] : rest) {
+        if (first < std::min(begin, last)) next.emplace_back(first, std::min(begin, last));
+        if (std::max(end, first) < last) next.emplace_back(std::max(end, first), last);
+      }
+      rest = std::move(next);
+    }
+    return rest;
   }
 
   // Makes `at` a border between pieces.

@@ -68,7 +68,9 @@ class Executables(CliTest):
         self.run_program("elsewhere/other", "x.npy", "y.npy")
         self.tessera("run", "m.onnx", "--input", "@x.npy", "--output", "@want.npy")
         numpy.testing.assert_array_equal(self.load_npy("y.npy"), self.load_npy("want.npy"))
-        if shutil.which("readelf") and not os.environ.get("TESSERA_SANITIZE"):
+        # Without optimisation, functions of the C++ library are called where they are not written out otherwise.
+        optimised = os.environ.get("TESSERA_OPTIMISED", "1") == "1"
+        if optimised and shutil.which("readelf") and not os.environ.get("TESSERA_SANITIZE"):
             text = subprocess.run(["readelf", "-d", self.folder / "elsewhere/other"], capture_output=True, text=True, check=True).stdout
             needed = set(re.findall(r"\(NEEDED\).*\[(.*?)\]", text))
             self.assertTrue(needed and all(re.match(r"(libc|libm|libpthread|libdl|ld-linux.*)\.so", name) for name in needed), needed)

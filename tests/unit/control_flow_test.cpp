@@ -215,6 +215,62 @@ graph @main(%s: f32[2], %x: f32[3,2]) -> (%last: f32[2], %y: f32[3,2], %more: f3
   }
 }
 
+// Loops of both blocks of a branch carry its result.
+TEST(ControlFlow, SeveralLoopsMayCarryTheSameBytes) {
+  const std::string text = R"(
+graph @main(%c: bool[], %n: i64[], %z: i64[]) -> (%used: i64[]) {
+  %both = if(%c, %n, %z) ({
+    graph @yes(%n: i64[], %z: i64[]) -> (%end: i64[]) {
+      %end = loop(%n, %z) {counted = true, num_carried = 1} ({
+        graph @body(%i: i64[], %a: i64[]) -> (%i: i64[]) {
+        }
+      }) : i64[]
+    }
+    graph @no(%n: i64[], %z: i64[]) -> (%end: i64[]) {
+      %end = loop(%z) {max_trip = [3], num_carried = 1} ({
+        graph @body(%i: i64[], %a: i64[]) -> (%i: i64[]) {
+        }
+      }) : i64[]
+    }
+  }) : i64[]
+  %used = neg(%both) : i64[]
+})";
+  const auto truth = [](bool value) {
+    Tensor tensor(DType::kBool, {});
+    tensor.set_int(0, value);
+    return tensor;
+  };
+  expect_result(text, {truth(true), number(0), number(7)}, {-7});
+  expect_result(text, {truth(true), number(5), number(7)}, {-4});
+  expect_result(text, {truth(false), number(5), number(7)}, {-2});
+}
+
+// The row that the next iteration reads is written by either block of a branch.
+TEST(ControlFlow, RowsMayBeWrittenByBranches) {
+  const std::string text = R"(
+graph @main(%s: f32[2], %x: f32[3,2]) -> (%last: f32[2], %more: f32[3,2]) {
+  %zero = constant {value = dense<i64[] 0>} : i64[]
+  %end, %rows, %twice = loop(%s, %x, %zero) {num_carried = 1, num_scanned = 1} ({
+    graph @body(%i: i64[], %a: f32[2], %row: f32[2], %zero: i64[]) -> (%b: f32[2], %b: f32[2], %t: f32[2]) {
+      %first = eq(%i, %zero) : bool[]
+      %b = if(%first, %a, %row) ({
+        graph @yes(%a: f32[2], %row: f32[2]) -> (%b: f32[2]) {
+          %b = sub(%a, %row) : f32[2]
+        }
+        graph @no(%a: f32[2], %row: f32[2]) -> (%b: f32[2]) {
+          %b = add(%a, %row) : f32[2]
+        }
+      }) : f32[2]
+      %t = mul(%b, %a) : f32[2]
+    }
+  }) : f32[2], f32[3,2], f32[3,2]
+  %more = add(%rows, %twice) : f32[3,2]
+  %last = neg(%end) : f32[2]
+})";
+  // b: 1 - 1, 0 + 3, 3 + 5 and 3 - 2, 1 + 4, 5 + 6; t: 0, 0, 24 and 3, 5, 55.
+  expect_result(text, {floats({2}, {1, 3}), floats({3, 2}, {1, 2, 3, 4, 5, 6})}, {-8, -11, 0, 4, 3, 10, 32, 66});
+}
+
 TEST(ControlFlow, WhileCountsItsIterations) {
   // The Collatz sequence of n: how many steps it takes to 1.
   const std::string text = R"(

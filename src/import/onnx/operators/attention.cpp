@@ -14,8 +14,6 @@ namespace {
 
 using Ints = std::vector<int64_t>;
 
-constexpr double kInfinity = std::numeric_limits<double>::infinity();
-
 void import_attention(NodeContext& c) {
   c.require_inputs(3, 7);
   ValueId q = c.in(0), k = c.in(1), v = c.in(2);
@@ -90,7 +88,7 @@ void import_attention(NodeContext& c) {
     if (!whole) {
       Shape low(dims.size(), 0), high(dims.size(), 0);
       high.back() = keys - dims.back();
-      given = c.op("pad", {given, c.scalar(c.dtype(given), is_bool ? 0 : -kInfinity)},
+      given = c.op("pad", {given, c.scalar(c.dtype(given), is_bool ? 0 : -std::numeric_limits<double>::infinity())},
                    {{"low", low}, {"high", high}, {"mode", std::string("constant")}});
     }
     mask.add(c, is_bool ? minus_infinity_unless(c, given, dtype) : c.cast(given, dtype));

@@ -11,6 +11,7 @@
 #include "import/onnx/dynamic/flow_types.h"
 #include "import/onnx/dynamic/runtime_parameter.h"
 #include "import/onnx/operators/handlers.h"
+#include "import/onnx/operators/helpers.h"
 #include "import/onnx/operators/region_nodes.h"
 #include "import/onnx/operators/structures.h"
 #include "import/onnx/read/tensor_reader.h"
@@ -21,7 +22,6 @@ namespace {
 using Ints = std::vector<int64_t>;
 
 // Limits of what is written out.
-constexpr int64_t kMostSteps = 1024;
 constexpr int64_t kMostNodes = 1 << 17;  // of all steps of one operator
 
 void check_branch_inputs(NodeContext& c, const onnx::GraphProto& branch, const std::string& name) {

@@ -11,6 +11,7 @@
 #include "arith/simplify.h"
 #include "import/onnx/dynamic/runtime_parameter.h"
 #include "import/onnx/operators/handlers.h"
+#include "import/onnx/operators/helpers.h"
 #include "import/onnx/read/dtypes.h"
 
 namespace tessera::inline onnx_import {
@@ -18,11 +19,11 @@ namespace {
 
 using Ints = std::vector<int64_t>;
 
-constexpr int64_t kWhole = 64;            // up to this length a transform is one matrix
-constexpr int64_t kLargestRadix = 32;     // factors are gathered up to this size
-constexpr int64_t kLargestPrime = 400;    // longer primes become convolutions
-constexpr int64_t kLongest = 1 << 24;     // of a transform
-constexpr int64_t kMostFrames = 1 << 26;  // elements of all frames together
+constexpr int64_t kWhole = 64;                  // up to this length a transform is one matrix
+constexpr int64_t kLargestRadix = 32;           // factors are gathered up to this size
+constexpr int64_t kLargestPrime = 400;          // longer primes become convolutions
+constexpr int64_t kLongestTransform = 1 << 24;  // of a transform
+constexpr int64_t kMostFrames = 1 << 26;        // elements of all frames together
 
 struct Complex {
   double re, im;
@@ -167,10 +168,9 @@ struct Transform {
 };
 
 void check_length(NodeContext& c, int64_t n) {
-  if (n < 1 || n > kLongest) c.malformed(fmt::format("a transform of {} values", n), fmt::format("1 to {}", kLongest));
+  if (n < 1 || n > kLongestTransform)
+    c.malformed(fmt::format("a transform of {} values", n), fmt::format("1 to {}", kLongestTransform));
 }
-
-DType computing(DType dtype) { return dtype == DType::kF64 ? DType::kF64 : DType::kF32; }
 
 struct DftPlan {
   int64_t length;  // of the transform
@@ -193,7 +193,7 @@ struct DftPlan {
     perm.push_back(static_cast<int64_t>(dims.size()) - 1);
     perm.push_back(static_cast<int64_t>(axis));
     const int64_t batch = std::accumulate(outer.begin(), outer.end(), int64_t{1}, std::multiplies<>());
-    const DType dtype = computing(c.dtype(x));
+    const DType dtype = computing_type(c.dtype(x));
     ValueId y = c.reshape(c.transpose(c.cast(x, dtype), perm), {batch, dims.back(), dims[axis]});
     if (dims[axis] < read())
       y = c.op("pad", {y, c.scalar(dtype, 0)},
@@ -342,7 +342,7 @@ void import_stft(NodeContext& c) {
     c.unsupported(fmt::format("{} frames of {} values", to_string(frames), length));
   const ValueId starts = c.mul(c.iota({frames, 1}, 0), c.reshape(c.cast(c.in(1), DType::kI64), {}));
   const ValueId places = c.add(starts, c.iota({1, length}, 1));
-  const DType dtype = computing(c.dtype(signal));
+  const DType dtype = computing_type(c.dtype(signal));
   ValueId x = c.op("gather", {c.transpose(c.cast(signal, dtype), {0, 2, 1}), places}, {{"axis", int64_t{2}}});
   if (c.has(2)) x = c.mul(x, c.cast(c.in(2), dtype));
   x = c.reshape(c.transpose(x, {0, 2, 1, 3}), {dims[0] * frames, parts, length});

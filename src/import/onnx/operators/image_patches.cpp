@@ -7,6 +7,7 @@
 #include <numeric>
 
 #include "import/onnx/operators/handlers.h"
+#include "import/onnx/operators/helpers.h"
 #include "import/onnx/read/tensor_reader.h"
 #include "import/onnx/read/window_attributes.h"
 
@@ -17,8 +18,6 @@ using Ints = std::vector<int64_t>;
 
 constexpr int64_t kMostPlaces = int64_t{1} << 26;  // entries of a table of places
 constexpr int64_t kMostLooks = int64_t{1} << 28;   // places times patches, where the patches are found while running
-
-int64_t product(const Ints& dims) { return std::accumulate(dims.begin(), dims.end(), int64_t{1}, std::multiplies<>()); }
 
 // `flat` as an index for each of `extents`, the last one counting fastest.
 Ints split_place(int64_t flat, const Ints& extents) {
@@ -48,7 +47,7 @@ ValueId gathered_patches(NodeContext& c, ValueId x, const Patches& p, const Ints
     c.malformed(
         fmt::format("{} patches, of which an image of [{}] has {}", blocks, fmt::join(p.image, ","), all_patches),
         "as many patches as the image has");
-  const int64_t pixels = product(p.image), size = product(block);
+  const int64_t pixels = element_count(p.image), size = element_count(block);
   if (pixels > kMostPlaces || size > kMostPlaces / std::max<int64_t>(blocks, 1))
     c.unsupported("patches of so many values");
   std::vector<Ints> sources(static_cast<size_t>(pixels));
@@ -86,7 +85,7 @@ ValueId gathered_patches(NodeContext& c, ValueId x, const Patches& p, const Ints
 
 // The same when only the run knows how large a patch is: a product with a matrix that says which value goes where.
 ValueId searched_patches(NodeContext& c, ValueId x, const Patches& p, ValueId block, int64_t size, int64_t blocks) {
-  const int64_t pixels = product(p.image);
+  const int64_t pixels = element_count(p.image);
   if (const auto looks = checked_num_elements({size, blocks, pixels}); !looks || *looks > kMostLooks)
     c.unsupported("so large an image with patches whose shape is not constant");
   const auto extent = [&](size_t d) {
@@ -188,7 +187,7 @@ void import_col2im(NodeContext& c) {
   if (!checked_num_elements(result))
     c.malformed(fmt::format("a result of shape [{}]", fmt::join(result, ",")), "at most 2^40 elements");
   const ValueId values = c.reshape(x, {dims[0], channels, size * dims[2]});
-  if (product(result) == 0) return c.out(0, c.zeros(c.dtype(x), result));
+  if (element_count(result) == 0) return c.out(0, c.zeros(c.dtype(x), result));
   const ValueId y =
       block ? gathered_patches(c, values, p, *block, dims[2]) : searched_patches(c, values, p, c.in(2), size, dims[2]);
   c.out(0, c.reshape(y, result));
@@ -265,7 +264,7 @@ void import_deform_conv(NodeContext& c) {
         image[d] + window.pads_begin[d] + window.pads_end[d] - window.dilations[d] * (kernel[d] - 1) - 1;
     places.push_back(room < 0 ? 0 : room / window.strides[d] + 1);
   }
-  const int64_t batch = dims[0], taps = product(kernel), count = product(places), channels = dims[1];
+  const int64_t batch = dims[0], taps = element_count(kernel), count = element_count(places), channels = dims[1];
   const auto n = static_cast<int64_t>(rank);
   const auto fits = [&](ValueId v, int64_t channels_of) {
     Ints want = {batch, channels_of};
@@ -285,7 +284,7 @@ void import_deform_conv(NodeContext& c) {
   const auto elements = checked_num_elements(result);
   if (!elements) c.malformed(fmt::format("a result of shape [{}]", fmt::join(result, ",")), "at most 2^40 elements");
   if (*elements == 0) return c.out(0, c.zeros(c.dtype(x), result));
-  if (product(dims) == 0) c.unsupported("an image without elements");
+  if (element_count(dims) == 0) c.unsupported("an image without elements");
   if (count > kMostPlaces / taps) c.unsupported("so many places of so many taps");
 
   // Where the taps read: [batch, offset group, tap, place].
@@ -305,7 +304,7 @@ void import_deform_conv(NodeContext& c) {
     at.push_back(c.add(moved, c.constant_value(std::move(regular))));
   }
   const int64_t per_offset = channels / offset_groups;
-  const ValueId pixels = c.reshape(c.cast(x, dtype), {batch * offset_groups, per_offset, product(image)});
+  const ValueId pixels = c.reshape(c.cast(x, dtype), {batch * offset_groups, per_offset, element_count(image)});
   const auto spread = [&](ValueId v) { return c.reshape(v, {batch * offset_groups, 1, taps * count}); };
   std::optional<ValueId> sum;
   for (const Corner& corner : corners(c, at, image)) {

@@ -6,18 +6,12 @@
 #include "arith/simplify.h"
 #include "import/onnx/dynamic/runtime_parameter.h"
 #include "import/onnx/operators/handlers.h"
+#include "import/onnx/operators/helpers.h"
 
 namespace tessera::inline onnx_import {
 namespace {
 
 using Ints = std::vector<int64_t>;
-
-// Indices along an axis of extent `extent` as i64 from 0 on; negative ones count from the end.
-ValueId counted_from_front(NodeContext& c, ValueId indices, const Expr& extent) {
-  const ValueId wide = c.cast(indices, DType::kI64);
-  const ValueId negative = c.op("lt", {wide, c.integer(0)});
-  return c.op("select", {negative, c.add(wide, c.integer(extent)), wide});
-}
 
 Expr stride_of(const Shape& dims, size_t axis) {
   return Emitter::count(Shape(dims.begin() + static_cast<ptrdiff_t>(axis) + 1, dims.end()));

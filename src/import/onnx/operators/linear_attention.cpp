@@ -5,6 +5,7 @@
 #include <cmath>
 
 #include "import/onnx/operators/handlers.h"
+#include "import/onnx/operators/helpers.h"
 
 namespace tessera::inline onnx_import {
 namespace {
@@ -12,7 +13,6 @@ namespace {
 using Ints = std::vector<int64_t>;
 
 // Steps are written out, so that their number must stay moderate.
-constexpr int64_t kMostSteps = 1024;
 
 // [B, T, heads * D] as f32 [B, heads, T, D].
 ValueId by_head(NodeContext& c, ValueId x, int64_t heads) {

@@ -12,7 +12,7 @@ namespace {
 
 using Ints = std::vector<int64_t>;
 
-constexpr int64_t kMostWeights = int64_t{1} << 26;  // pairs of classes times vectors
+constexpr int64_t kMostCoefficients = int64_t{1} << 26;  // pairs of classes times vectors
 constexpr int64_t kMostJoined = 128;  // classes whose probabilities are joined: the sweeps are written out
 
 // Whether a list has `rows` times `columns` entries.
@@ -204,7 +204,7 @@ void import_svm_classifier(NodeContext& c) {
     c.malformed(fmt::format("{} labels, {} classes, {} coefficients of {} vectors, {} rho, {} prob_a", labels, classes,
                             coefficients.size(), supports, rho.size(), a.size()),
                 "two classes or more, and an entry for each pair of them");
-  if (pairs > kMostWeights / std::max(supports, int64_t{classes}) || (!a.empty() && classes > kMostJoined))
+  if (pairs > kMostCoefficients / std::max(supports, int64_t{classes}) || (!a.empty() && classes > kMostJoined))
     c.unsupported(
         fmt::format("{} classes with {} vectors{}", classes, supports, a.empty() ? "" : " and probabilities"));
   // Which vectors decide between the classes of a pair, and with which weight.

@@ -14,6 +14,7 @@
 #include <numbers>
 
 #include "import/onnx/operators/handlers.h"
+#include "import/onnx/operators/helpers.h"
 #include "import/onnx/read/dtypes.h"
 #include "import/onnx/read/tensor_reader.h"
 
@@ -78,8 +79,6 @@ struct Generator {
 };
 
 int64_t draws_of(DType dtype) { return dtype == DType::kF64 ? 2 : 1; }
-DType computing(DType dtype) { return dtype == DType::kF64 ? DType::kF64 : DType::kF32; }
-
 ValueId uniform(NodeContext& c, const Ints& dims, DType dtype) {
   return Generator{c, read_key(c), dims, draws_of(dtype)}.uniform(dtype, 0);
 }
@@ -117,7 +116,7 @@ Result read_result(NodeContext& c) {
 void import_random_uniform(NodeContext& c) {
   const Result result = read_result(c);
   const double low = c.attrs.get_float("low", 0), high = c.attrs.get_float("high", 1);
-  const DType dtype = computing(result.dtype);
+  const DType dtype = computing_type(result.dtype);
   const ValueId u = c.mul(uniform(c, result.dims, dtype), c.scalar(dtype, high - low));
   c.out(0, c.cast(c.add(u, c.scalar(dtype, low)), result.dtype));
 }
@@ -126,7 +125,7 @@ void import_random_uniform(NodeContext& c) {
 void import_random_normal(NodeContext& c) {
   const Result result = read_result(c);
   const double mean = c.attrs.get_float("mean", 0), scale = c.attrs.get_float("scale", 1);
-  const DType dtype = computing(result.dtype);
+  const DType dtype = computing_type(result.dtype);
   const auto number = [&](double value) { return c.scalar(dtype, value); };
   const int64_t draws = draws_of(dtype);
   Generator generator{c, read_key(c), result.dims, 2 * draws};
@@ -141,7 +140,7 @@ void import_random_normal(NodeContext& c) {
 void import_bernoulli(NodeContext& c) {
   c.require_inputs(1, 1);
   const ValueId p = c.in(0);
-  const DType to = read_dtype(c, c.dtype(p)), dtype = computing(c.dtype(p));
+  const DType to = read_dtype(c, c.dtype(p)), dtype = computing_type(c.dtype(p));
   c.out(0, c.cast(c.op("lt", {uniform(c, c.dims(p), dtype), c.cast(p, dtype)}), to));
 }
 
@@ -151,7 +150,7 @@ void import_multinomial(NodeContext& c) {
   const ValueId x = c.in(0);
   const Ints dims = c.dims(x);
   const int64_t samples = c.attrs.get_int("sample_size", 1);
-  const DType to = read_dtype(c, DType::kI32), dtype = computing(c.dtype(x));
+  const DType to = read_dtype(c, DType::kI32), dtype = computing_type(c.dtype(x));
   if (dims.size() != 2 || dims[1] < 1 || samples < 0 || samples > (1 << 24) || (to != DType::kI32 && to != DType::kI64))
     c.malformed(
         fmt::format("{} samples as {} from an operand of type {}", samples, dtype_name(to), c.type(x).to_string()),

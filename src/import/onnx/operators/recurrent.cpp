@@ -9,6 +9,7 @@
 
 #include "arith/simplify.h"
 #include "import/onnx/operators/handlers.h"
+#include "import/onnx/operators/helpers.h"
 
 namespace tessera::inline onnx_import {
 namespace {
@@ -16,9 +17,8 @@ namespace {
 using Ints = std::vector<int64_t>;
 
 // Steps are written out, so that their number must stay moderate.
-constexpr int64_t kMostSteps = 1024;
 
-struct Kind {
+struct CellKind {
   int64_t gates;
   std::vector<std::string> functions;  // by default
   bool has_cell;
@@ -108,7 +108,7 @@ ValueId gate(NodeContext& c, ValueId x, int64_t hidden, int64_t first, int64_t c
 // One direction of one layer.
 struct Direction {
   NodeContext& c;
-  const Kind& kind;
+  const CellKind& kind;
   ValueId x, w, r, bias;                  // [T, B, I], [gates * H, I], [gates * H, H], [2 * gates * H]
   std::vector<ValueId> states = {};       // [B, H]: the output's, and the cell's
   std::optional<ValueId> peepholes = {};  // [3 * H]: input, output, forget
@@ -280,7 +280,7 @@ struct Direction {
   }
 };
 
-void import_recurrent(NodeContext& c, const Kind& kind) {
+void import_recurrent(NodeContext& c, const CellKind& kind) {
   const ValueId w = c.in(1), r = c.in(2);
   const std::string direction = c.attrs.get_string("direction", "forward");
   if (direction != "forward" && direction != "reverse" && direction != "bidirectional")
@@ -384,19 +384,19 @@ void import_recurrent(NodeContext& c, const Kind& kind) {
 
 void import_lstm(NodeContext& c) {
   c.require_inputs(3, 8);
-  static const Kind kind{4, {"Sigmoid", "Tanh", "Tanh"}, true};
+  static const CellKind kind{4, {"Sigmoid", "Tanh", "Tanh"}, true};
   import_recurrent(c, kind);
 }
 
 void import_gru(NodeContext& c) {
   c.require_inputs(3, 6);
-  static const Kind kind{3, {"Sigmoid", "Tanh"}, false};
+  static const CellKind kind{3, {"Sigmoid", "Tanh"}, false};
   import_recurrent(c, kind);
 }
 
 void import_rnn(NodeContext& c) {
   c.require_inputs(3, 6);
-  static const Kind kind{1, {"Tanh"}, false};
+  static const CellKind kind{1, {"Tanh"}, false};
   import_recurrent(c, kind);
 }
 

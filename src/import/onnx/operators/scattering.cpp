@@ -7,6 +7,7 @@
 
 #include "arith/simplify.h"
 #include "import/onnx/operators/handlers.h"
+#include "import/onnx/operators/helpers.h"
 
 namespace tessera::inline onnx_import {
 namespace {
@@ -34,12 +35,6 @@ int64_t place_of(NodeContext& c, int64_t index, int64_t extent, int64_t axis, Va
     c.malformed(fmt::format("index {} for dimension {} of {}", index, axis, c.type(x).to_string()),
                 fmt::format("{} to {}", -extent, extent - 1));
   return index < 0 ? index + extent : index;
-}
-
-ValueId counted_from_front(NodeContext& c, ValueId indices, const Expr& extent) {
-  const ValueId wide = c.cast(indices, DType::kI64);
-  const ValueId negative = c.op("lt", {wide, c.integer(0)});
-  return c.op("select", {negative, c.add(wide, c.integer(extent)), wide});
 }
 
 // x [P, I] with updates [U, I] at known places, where that needs no scattering: an update for every place, or updates

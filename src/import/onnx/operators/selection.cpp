@@ -10,6 +10,7 @@
 #include "import/onnx/dynamic/runtime_parameter.h"
 #include "import/onnx/operators/data_size.h"
 #include "import/onnx/operators/handlers.h"
+#include "import/onnx/operators/helpers.h"
 #include "import/onnx/operators/structures.h"
 #include "import/onnx/read/tensor_reader.h"
 
@@ -17,8 +18,6 @@ namespace tessera::inline onnx_import {
 namespace {
 
 using Ints = std::vector<int64_t>;
-
-int64_t product(const Ints& dims) { return std::accumulate(dims.begin(), dims.end(), int64_t{1}, std::multiplies<>()); }
 
 // The number of results that the model declares along dimension `axis` of result `i`; none when it leaves that to the
 // run.
@@ -81,7 +80,7 @@ ValueId gathered(NodeContext& c, ValueId x, const Found& found, int64_t axis) {
   Ints along(dims.size(), 1), result = dims;
   along[static_cast<size_t>(axis)] = result[static_cast<size_t>(axis)] = c.dims(found.places)[0];
   if (checked_num_elements(result) == 0) return c.zeros(c.dtype(x), result);
-  if (product(dims) == 0) c.unsupported("a choice among no elements");
+  if (element_count(dims) == 0) c.unsupported("a choice among no elements");
   const ValueId y = c.op("gather", {x, found.places}, {{"axis", axis}});
   return c.op("select", {c.reshape(*found.there, along), y, c.scalar_like(y, 0)});
 }
@@ -164,9 +163,9 @@ void import_unique(NodeContext& c) {
   const bool sorted = c.attrs.get_int("sorted", 1) != 0;
   int64_t axis = 0;
   if (c.attrs.has("axis")) axis = c.axis(c.attrs.get_int("axis", 0), c.rank(x));
-  else x = c.reshape(x, {product(c.dims(x))});
+  else x = c.reshape(x, {element_count(c.dims(x))});
   const Ints dims = c.dims(x);
-  const int64_t n = dims[static_cast<size_t>(axis)], width = n == 0 ? 0 : product(dims) / n;
+  const int64_t n = dims[static_cast<size_t>(axis)], width = n == 0 ? 0 : element_count(dims) / n;
   if (n == 0 || width == 0) c.unsupported("an operand without elements");
   Ints perm(dims.size());
   std::iota(perm.begin(), perm.end(), 0);
@@ -277,7 +276,7 @@ void import_non_max_suppression(NodeContext& c) {
   else if (const ValueId given = scalar(2); const auto known = c.constant(given))
     most = std::clamp<int64_t>(known->get_int(0), 0, n);
   else limit = given;
-  if (most == 0 || product(dims) == 0) return c.out(0, c.constant_value(Tensor(DType::kI64, {0, 3})));
+  if (most == 0 || element_count(dims) == 0) return c.out(0, c.constant_value(Tensor(DType::kI64, {0, 3})));
   const auto declared = declared_count(c, 0, 2, 0);
   if (declared) most = std::min(most, *declared + 1);  // one more, to see that there are no further ones
   std::vector<ValueId> operands = {boxes, scores, limit ? c.cast(*limit, DType::kI64) : c.integer(most)};

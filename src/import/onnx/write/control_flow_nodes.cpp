@@ -12,8 +12,6 @@ namespace {
 
 using Ints = std::vector<int64_t>;
 
-size_t index(ValueId id) { return static_cast<size_t>(id); }
-
 onnx::GraphProto& add_subgraph(onnx::NodeProto& node, const std::string& attribute, const std::string& name) {
   onnx::AttributeProto& proto = *node.add_attribute();
   proto.set_name(attribute);

@@ -13,11 +13,7 @@
 #include "support/error.h"
 
 namespace tessera::inline onnx_import {
-namespace {
-
-size_t index(ValueId id) { return static_cast<size_t>(id); }
-
-}  // namespace
+namespace {}  // namespace
 
 void GraphWriter::write_nodes(const Graph& graph, Names& names) {
   for (const Node& node : graph.nodes()) {

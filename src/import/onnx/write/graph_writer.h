@@ -16,6 +16,8 @@
 
 namespace tessera::inline onnx_import {
 
+inline size_t index(ValueId id) { return static_cast<size_t>(id); }
+
 inline bool is_constant(const Graph& graph, ValueId value) {
   const Node* producer = graph.producer(value);
   return producer && producer->op->kind == OpKind::kConstant;

@@ -97,8 +97,6 @@ bool is_single(double value) { return static_cast<double>(static_cast<float>(val
 
 namespace {
 
-size_t index(ValueId id) { return static_cast<size_t>(id); }
-
 // Each symbol is told by the first input that has it as a dimension.
 void bind_symbols(ExportContext& context, const Graph& graph, const std::vector<std::string>& names) {
   for (const ValueId input : graph.inputs) {
