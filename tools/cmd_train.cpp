@@ -25,7 +25,6 @@
 #include "driver/model_file.h"
 #include "driver/open_sizes.h"
 #include "driver/quantization.h"
-#include "driver/read_to_train.h"
 #include "graph/hash.h"
 #include "graph/printer.h"
 #include "import/onnx/onnx_import.h"
@@ -102,13 +101,12 @@ std::string set_batch(const std::string& path, DimBounds batch, CompileOptions& 
   return name;
 }
 
-Graph read_graph(const std::string& path, const TrainCommand& command, int64_t batch, bool for_training) {
+Graph read_graph(const std::string& path, const TrainCommand& command, int64_t batch) {
   const DriverOptions nobody;
   PassRunner unwatched(nobody);
   DriverOptions options = driver_options(command.compile);
   set_batch(path, {batch, batch, 1}, options.compile);
-  ImportedModel model =
-      for_training ? read_model_to_train(path, options, unwatched) : read_model(path, options, unwatched);
+  ImportedModel model = read_model(path, options, unwatched);
   refuse_ranges(model, "train");
   return graph_alone(std::move(model));
 }
@@ -212,7 +210,7 @@ void write_trained(const TrainCommand& command, const Finish& finish) {
     if (!model.flow && model.symbols.empty()) return write(finish(model.graph));
   } catch (const NoOnnxForm&) {  // of these sizes
   }
-  write(finish(read_graph(command.model, command, command.batch, false)));
+  write(finish(read_graph(command.model, command, command.batch)));
 }
 
 void refuse_one_file_twice(std::vector<std::string> written) {
@@ -312,14 +310,14 @@ int train_model(const TrainCommand& command) {
     Progress progress("preparing " + std::filesystem::path(command.model).filename().string());
     const int64_t batch = command.batch / parallel.parts();
     Graph model =
-        with_shared_constants(learner(read_graph(command.model, command, batch, true), command), standard_ops());
+        with_shared_constants(learner(read_graph(command.model, command, batch), command), standard_ops());
     const std::vector<std::string> learn = parameter_names(model, standard_ops());
     pruner.emplace(model, unfrozen(learn, command.frozen), prune_spec(command.prune));
     options.masked = pruner->masked();
     if (command.qat) model = with_fake_quantization(model, quantisation_of(command), standard_ops());
     Graph teacher;
     if (!command.teacher.empty()) {
-      teacher = without_dropouts(read_graph(command.teacher, command, batch, false));
+      teacher = without_dropouts(read_graph(command.teacher, command, batch));
       options.distillation.teacher = &teacher;
     }
     if (model.num_own_inputs() != 1)

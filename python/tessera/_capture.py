@@ -17,7 +17,7 @@ from . import _native, _tape
 from ._dtypes import NUMBER
 from ._errors import Error
 from ._graph import Graph, Value
-from ._tensor import Tensor
+from ._tensor import Tensor, _number, _strong
 
 _PACKAGE = os.path.dirname(os.path.abspath(__file__))
 
@@ -97,7 +97,9 @@ def traced_operator(trace: Trace | None, kind: str, tensors: Sequence[Tensor], n
     results = trace.graph.op(kind, *map(trace.value, tensors), name=name, **attributes)
     if isinstance(results, tuple):
         return tuple(map(trace.tensor, results))
-    return trace.tensor(results)
+    result = trace.tensor(results)
+    result._weak = bool(tensors) and all(tensor._weak for tensor in tensors) and result.dtype in (np.float64, np.int64)
+    return result
 
 
 # ---- trees of tensors ----
@@ -129,7 +131,15 @@ def is_tensor(leaf: Any) -> bool:
 
 
 def as_tensor(leaf: Any) -> Tensor:
-    return leaf if isinstance(leaf, Tensor) else Tensor(leaf)
+    """What stands for itself: numbers are f32, i64 or bool."""
+    if not isinstance(leaf, Tensor):
+        return Tensor(leaf)
+    return _strong(leaf.astype(np.float32) if leaf._weak and leaf.dtype == np.float64 else leaf)
+
+
+def argument(leaf: Any) -> Tensor:
+    """An argument of a compiled function: a number keeps its digits, and the type of what it meets in the function."""
+    return _number(leaf) if isinstance(leaf, (int, float)) and not isinstance(leaf, np.generic) else as_tensor(leaf)
 
 
 # ---- capture ----
@@ -155,18 +165,23 @@ def input_names(function: Callable[..., Any], args: Sequence[Any], kwargs: dict[
 class Captured:
     """A function as a graph: its inputs are the leaves of the arguments, then what was lifted."""
 
-    def __init__(self, function: Callable[..., Any], args: Any, kwargs: Any, lifts: bool, outer: Trace | None = None) -> None:
+    def __init__(
+        self, function: Callable[..., Any], args: Any, kwargs: Any, lifts: bool, outer: Trace | None = None,
+        read: Callable[[Any], Tensor] = as_tensor,
+    ) -> None:
         leaves, shape = flatten((list(args), kwargs))
         names = input_names(function, args, kwargs)
         self.trace = Trace(getattr(function, "__name__", "captured").strip("<>"), lifts, outer)
-        given = [
-            self.trace.input(name, as_tensor(leaf).dtype, as_tensor(leaf).shape) if is_tensor(leaf) else leaf
-            for name, leaf in zip(names, leaves)
-        ]
+        given = list(leaves)
+        for i, (name, leaf) in enumerate(zip(names, leaves)):
+            if is_tensor(leaf):
+                example = read(leaf)
+                given[i] = self.trace.input(name, example.dtype, example.shape)
+                given[i]._weak = example._weak
         args, kwargs = unflatten(shape, given)
         answer = self.trace.run(function, args, kwargs)
         results, self.result_shape = flatten(answer)
-        self.results = [self.trace.value(as_tensor(result)) for result in results]
+        self.results = self.trace.run(lambda: [self.trace.value(as_tensor(result)) for result in results], (), {})
         for i, value in enumerate(self.results):
             self.trace.graph.output("y" if len(results) == 1 else f"y{i}", value)
         self.graph = self.trace.graph
@@ -199,13 +214,13 @@ def jit(function: Callable[..., Any] | None = None, *, numerics: str = "default"
         if _tape.MODE.trace is not None:
             return function(*args, **kwargs)
         leaves, shape = flatten((list(args), kwargs))
-        tensors = [as_tensor(leaf) for leaf in leaves if is_tensor(leaf)]
-        types = tuple((NUMBER[leaf.dtype], leaf.shape) for leaf in tensors)
+        tensors = [argument(leaf) for leaf in leaves if is_tensor(leaf)]
+        types = tuple((NUMBER[leaf.dtype], leaf.shape, leaf._weak) for leaf in tensors)
         key = (shape_key(shape), types, tuple(leaf for leaf in leaves if not is_tensor(leaf)))
         with lock:
             known = compiled.get(key)
             if known is None:
-                found = Captured(function, args, kwargs, lifts=True)
+                found = Captured(function, args, kwargs, lifts=True, read=argument)
                 known = compiled[key] = (_tape.Piece(found.graph._native, numerics, threads), found.lifted, found.result_shape)
         piece, lifted, result_shape = known
         return unflatten(result_shape, _tape.apply(piece, [*tensors, *lifted]))

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from . import _native, _tape
+from ._arrays import type_text
 from ._capture import Captured, add_to_trace, as_tensor, flatten, unflatten
 from ._dtypes import NUMBER
 from ._errors import Error
@@ -77,7 +78,13 @@ def scan(f: Callable[..., Any], carry: Any, rows: Any = None, length: int | None
     scanned = [as_tensor(leaf) for leaf in scanned]
     if not scanned and length is None:
         raise Error("a scan over nothing", id="TSR-2005", legal="rows, or length=")
-    count = scanned[0].shape[0] if scanned else length
+    extents = {leaf.shape[0] if leaf.shape else None for leaf in scanned} | ({length} if length is not None else set())
+    if len(extents) > 1 or None in extents:
+        raise Error(
+            f"a scan over {' and '.join(map(type_text, scanned))}" + (f" with length={length}" if length is not None else ""),
+            id="TSR-2075", legal="rows, and a length, of one number of rows",
+        )
+    (count,) = extents
     slices = [Tensor._of(np.zeros(leaf.shape[1:], leaf.dtype)) for leaf in scanned]
     y_shape: list[Any] = []
 

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import numbers
+import operator
 from collections.abc import Iterator, Sequence
 from typing import Any
 
+import ml_dtypes
 import numpy as np
 
 from . import _tape
@@ -30,16 +32,18 @@ class Tensor:
     of every tensor with ``requires_grad`` that y was computed from. Tensors do not change, but for :meth:`copy_`.
     """
 
-    __slots__ = ("__weakref__", "_data", "_place", "_step", "_traced", "grad", "requires_grad")
+    __slots__ = ("__weakref__", "_data", "_place", "_step", "_traced", "_weak", "grad", "requires_grad")
     __array_priority__ = 2000
 
     def __init__(self, data: Any, dtype: Any = None, requires_grad: bool = False) -> None:
         if isinstance(data, Tensor):
             data = data._array
-        array = np.asarray(data)
+        is_array = isinstance(data, (np.ndarray, np.generic))
+        # Of Python's numbers those that the type does not have are refused; arrays are converted.
+        array = np.asarray(data) if is_array or dtype is None else np.asarray(data, np.dtype(dtype))
         if dtype is not None:
             array = array.astype(np.dtype(dtype))
-        elif not isinstance(data, (np.ndarray, np.generic)) and array.dtype == np.float64:
+        elif not is_array and array.dtype == np.float64:
             array = array.astype(np.float32)
         if array.dtype not in NUMBER:
             array = array.astype(array.dtype.newbyteorder("="), copy=False)
@@ -54,6 +58,7 @@ class Tensor:
         self._step: _tape.Step | None = None
         self._place = 0
         self._traced: Any = None  # a graph's value, while capturing
+        self._weak = False  # a number's, which takes the type of what it stands beside
         self.grad: Tensor | None = None
         self.requires_grad = False
 
@@ -236,11 +241,20 @@ class Tensor:
     def _reduced(self, kind: str, axis: Any, keepdims: bool) -> Tensor:
         axes = range(self.ndim) if axis is None else [axis] if isinstance(axis, numbers.Integral) else axis
         axes = sorted(_dimension(a, self.ndim) for a in axes)
-        if kind == "mean":
+        if kind == "mean" and self.dtype in _FLOATS:
             return _operator("reduce_mean", self, axes=axes, keepdims=keepdims)
-        return _operator("reduce", self, kind=kind, axes=axes, keepdims=keepdims)
+        if kind == "mean":
+            return _operator("reduce_mean", self.astype(np.float64), axes=axes, keepdims=keepdims).astype(np.float32)
+        own = self
+        if kind in ("sum", "prod") and _is_whole(self.dtype):
+            own = self.astype(np.uint64 if self.dtype in _UNSIGNED else np.int64)
+        elif self.dtype == np.bool_:
+            own = self.astype(np.uint8)
+        result = _operator("reduce", own, kind=kind, axes=axes, keepdims=keepdims)
+        return result.astype(np.bool_) if self.dtype == np.bool_ and kind in ("min", "max") else result
 
     def sum(self, axis: Any = None, keepdims: bool = False) -> Tensor:
+        """Of integers and bools in 64 bits, as is the product."""
         return self._reduced("sum", axis, keepdims)
 
     def prod(self, axis: Any = None, keepdims: bool = False) -> Tensor:
@@ -253,6 +267,7 @@ class Tensor:
         return self._reduced("min", axis, keepdims)
 
     def mean(self, axis: Any = None, keepdims: bool = False) -> Tensor:
+        """Of integers and bools f32, as quotients are."""
         return self._reduced("mean", axis, keepdims)
 
     def var(self, axis: Any = None, keepdims: bool = False) -> Tensor:
@@ -280,15 +295,136 @@ class Tensor:
         name = _UFUNCS.get(ufunc.__name__)
         if method != "__call__" or options or name is None:
             return NotImplemented
-        return _operator(name, *operands)
+        return _COMPOSED[name](*operands) if name in _COMPOSED else _unary(name, *operands)
+
+    def __divmod__(self, other: Any) -> Any:
+        return (floor_divide(self, other), remainder(self, other)) if _is_operand(other) else NotImplemented
+
+    def __rdivmod__(self, other: Any) -> Any:
+        return (floor_divide(other, self), remainder(other, self)) if _is_operand(other) else NotImplemented
+
+
+# ---- numpy's and PyTorch's arithmetic where the compiler's operators have C's ----
+
+
+def _is_whole(dtype: np.dtype) -> bool:
+    return dtype == np.bool_ or dtype in _SIGNED or dtype in _UNSIGNED
+
+
+def _unary(kind: str, *operands: Any) -> Any:
+    """An operator; functions of real numbers take integers as f32."""
+    if kind in _REAL_FUNCTIONS and len(operands) == 1:
+        (x,) = _tensors(kind, operands)
+        return _operator(kind, x.astype(np.float32) if _is_whole(x.dtype) else x)
+    return _operator(kind, *operands)
+
+
+def true_divide(x: Any, y: Any) -> Tensor:
+    """x / y; of integers f32."""
+    x, y = _tensors("div", [x, y])
+    if _is_whole(x.dtype):
+        real = np.float64 if x._weak else np.float32
+        x, y = x.astype(real), y.astype(real)
+    return _operator("div", x, y)
+
+
+def _signs_differ(x: Tensor, y: Tensor) -> Tensor:
+    zero = np.zeros((), x.dtype)
+    return _operator("ne", _operator("lt", x, zero), _operator("lt", y, zero))
+
+
+def remainder(x: Any, y: Any) -> Tensor:
+    """x - floor(x / y) y, with the sign of y; 0 for an integer y of 0."""
+    x, y = _numbers("rem", x, y)
+    rest = _operator("rem", x, y)
+    if x.dtype in _UNSIGNED:
+        return _operator("select", y == 0, np.zeros((), x.dtype), rest)
+    if x.dtype in _SIGNED:
+        rest = _operator("select", y == 0, np.zeros((), x.dtype), rest)
+    moved = _operator("logical_and", rest != 0, _signs_differ(rest, y))
+    return rest + _operator("select", moved, y, np.zeros((), x.dtype))
+
+
+def floor_divide(x: Any, y: Any) -> Tensor:
+    """The largest whole number that x / y is not below; 0 for an integer y of 0."""
+    x, y = _numbers("div", x, y)
+    if x.dtype in _UNSIGNED:
+        return _operator("div", x, y)
+    one, zero = np.ones((), x.dtype), np.zeros((), x.dtype)
+    rest = _operator("rem", x, y)
+    moved = _operator("logical_and", rest != 0, _signs_differ(rest, y))
+    if x.dtype in _SIGNED:
+        moved = _operator("logical_and", moved, y != 0)
+        return _operator("div", x, y) - _operator("select", moved, one, zero)
+    # As numpy has it: x - rest is a multiple of y, whose quotient is whole but for rounding.
+    quotient = _operator("div", x - rest, y) - _operator("select", moved, one, zero)
+    below = quotient.floor()
+    whole = below + _operator("select", quotient - below > 0.5, one, zero)
+    return _operator("select", y == 0, _operator("div", x, y), whole)
+
+
+def power(x: Any, y: Any) -> Tensor:
+    """x to the power y; integers wrap."""
+    if isinstance(y, numbers.Integral) and y < 0 and isinstance(x, (Tensor, np.ndarray)) and _is_whole(np.dtype(x.dtype)):
+        raise ValueError("integers to negative integer powers are not allowed")
+    return _operator("pow", *_numbers("pow", x, y))
+
+
+def _numbers(kind: str, x: Any, y: Any) -> list[Tensor]:
+    """Of one type, bools as integers."""
+    x, y = _tensors(kind, [x, y])
+    return [x.astype(np.int8), y.astype(np.int8)] if x.dtype == np.bool_ else [x, y]
+
+
+def _of_bools(kind: str, logical: str) -> Any:
+    def apply(x: Any, y: Any) -> Tensor:
+        x, y = _tensors(kind, [x, y])
+        return _operator(logical if x.dtype == np.bool_ else kind, x, y)
+
+    return apply
+
+
+def _comparison(kind: str) -> Any:
+    """Numbers that an integer type does not have are larger, or smaller, than all that it has."""
+
+    def compare(x: Any, y: Any) -> Tensor:
+        for number, other, place in ((x, y, 0), (y, x, 1)):
+            dtype = np.dtype(other.dtype) if isinstance(other, (Tensor, np.ndarray, np.generic)) else np.dtype(np.bool_)
+            if isinstance(number, numbers.Integral) and not isinstance(number, np.generic) and (dtype in _SIGNED or dtype in _UNSIGNED):
+                least, most = _bounds(dtype)
+                if not least <= number <= most:
+                    answer = _COMPARED[kind](*((number, 0) if place == 0 else (0, number)))
+                    return _operator("broadcast", np.asarray(answer), shape=list(other.shape))
+        return _operator(kind, x, y)
+
+    return compare
+
+
+def _bounds(dtype: np.dtype) -> tuple[int, int]:
+    info = ml_dtypes.iinfo(dtype)
+    return int(info.min), int(info.max)
+
+
+_UNSIGNED = {np.dtype(kind) for kind in (np.uint64, np.uint32, np.uint16, np.uint8, ml_dtypes.uint4, ml_dtypes.uint2)}
+_SIGNED = {np.dtype(kind) for kind in (np.int64, np.int32, np.int16, np.int8, ml_dtypes.int4, ml_dtypes.int2)}
+_COMPARED = {
+    "eq": operator.eq, "ne": operator.ne, "lt": operator.lt, "le": operator.le, "gt": operator.gt, "ge": operator.ge,
+}
+_COMPOSED = {
+    "add": _of_bools("add", "logical_or"), "mul": _of_bools("mul", "logical_and"), "max": _of_bools("max", "logical_or"),
+    "min": _of_bools("min", "logical_and"), "div": true_divide, "rem": remainder, "floor_divide": floor_divide, "pow": power,
+    **{kind: _comparison(kind) for kind in _COMPARED},
+}
 
 
 def _binary(kind: str) -> tuple[Any, Any]:
+    apply = _COMPOSED.get(kind) or (lambda *operands: _operator(kind, *operands))
+
     def forward(self: Tensor, other: Any) -> Any:
-        return _operator(kind, self, other) if _is_operand(other) else NotImplemented
+        return apply(self, other) if _is_operand(other) else NotImplemented
 
     def backward(self: Tensor, other: Any) -> Any:
-        return _operator(kind, other, self) if _is_operand(other) else NotImplemented
+        return apply(other, self) if _is_operand(other) else NotImplemented
 
     return forward, backward
 
@@ -299,7 +435,7 @@ def _is_operand(value: Any) -> bool:
 
 for _name, _kind in {
     "add": "add", "sub": "sub", "mul": "mul", "truediv": "div", "matmul": "matmul", "pow": "pow", "mod": "rem",
-    "and": "and", "or": "or", "xor": "xor",
+    "floordiv": "floor_divide", "and": "and", "or": "or", "xor": "xor",
 }.items():
     _forward, _backward = _binary(_kind)
     setattr(Tensor, f"__{_name}__", _forward)
@@ -311,17 +447,24 @@ for _name in (
     "abs", "acos", "acosh", "asin", "asinh", "atan", "atanh", "ceil", "cos", "cosh", "erf", "exp", "floor", "gelu", "log", "relu",
     "round", "sigmoid", "sign", "silu", "sin", "sinh", "softplus", "sqrt", "tan", "tanh",
 ):
-    setattr(Tensor, _name, (lambda kind: lambda self: _operator(kind, self))(_name))
+    setattr(Tensor, _name, (lambda kind: lambda self: _unary(kind, self))(_name))
 
 _UFUNCS = {
     "add": "add", "subtract": "sub", "multiply": "mul", "divide": "div", "matmul": "matmul", "power": "pow", "negative": "neg",
     "absolute": "abs", "exp": "exp", "log": "log", "sqrt": "sqrt", "tanh": "tanh", "sin": "sin", "cos": "cos", "tan": "tan",
     "arcsin": "asin", "arccos": "acos", "arctan": "atan", "sinh": "sinh", "cosh": "cosh", "floor": "floor", "ceil": "ceil",
     "maximum": "max", "minimum": "min", "sign": "sign", "equal": "eq", "not_equal": "ne", "less": "lt", "less_equal": "le",
-    "greater": "gt", "greater_equal": "ge", "rint": "round",
+    "greater": "gt", "greater_equal": "ge", "rint": "round", "remainder": "rem", "floor_divide": "floor_divide", "fmod": "fmod",
+}
+_COMPOSED["fmod"] = lambda x, y: _operator("rem", *_numbers("rem", x, y))
+_REAL_FUNCTIONS = {
+    "acos", "acosh", "asin", "asinh", "atan", "atanh", "cos", "cosh", "erf", "exp", "gelu", "log", "sigmoid", "silu", "sin", "sinh",
+    "softplus", "sqrt", "tan", "tanh",
 }
 # Operators with one element type for all operands: those of another one are converted.
-_ONE_TYPE = {"add", "sub", "mul", "div", "rem", "pow", "min", "max", "matmul", "eq", "ne", "lt", "le", "gt", "ge"}
+_ONE_TYPE = {
+    "add", "sub", "mul", "div", "rem", "pow", "min", "max", "matmul", "eq", "ne", "lt", "le", "gt", "ge", "and", "or", "xor",
+}
 _BITS = {"and": ("logical_and", "bitwise_and"), "or": ("logical_or", "bitwise_or"), "xor": ("logical_xor", "bitwise_xor")}
 
 
@@ -346,28 +489,63 @@ def _operator(kind: str, /, *operands: Any, name: str = "", **attributes: Any) -
 
 
 def _tensors(kind: str, operands: Sequence[Any]) -> list[Tensor]:
-    given = [operand for operand in operands]
-    first = next((operand for operand in given if isinstance(operand, (Tensor, np.ndarray, np.generic))), None)
+    """The operands as tensors. Numbers have the type of what they stand beside; all of them, or none, are numbers."""
+    if kind == "select":
+        return [_strong(*_tensors("", operands[:1])), *_tensors("add", operands[1:])]
+    given = [operand if isinstance(operand, (Tensor, np.ndarray, np.generic)) else _number(operand) for operand in operands]
+    strong = [operand for operand in given if not getattr(operand, "_weak", False)]
+    if not strong and all(tensor._data is not None for tensor in given):
+        return [_strong(tensor) for tensor in _alike([_constant(Tensor(tensor._data.item())) for tensor in given], kind)]
+    if not strong:
+        return _alike(given, kind)
+    target = np.dtype(strong[0].dtype)
+    if kind in _ONE_TYPE:
+        target = _common_type({np.dtype(operand.dtype) for operand in strong})
+        weak = {operand.dtype for operand in given if getattr(operand, "_weak", False)}
+        if _is_whole(target) and np.dtype(np.float64) in weak:
+            target = np.dtype(np.float32)
+        elif target == np.bool_ and np.dtype(np.int64) in weak:
+            target = np.dtype(np.int64)
     result = []
     for operand in given:
-        if isinstance(operand, Tensor):
-            result.append(operand)
-        elif isinstance(operand, numbers.Number) and not isinstance(operand, np.generic) and first is not None:
-            dtype = first.dtype
-            if isinstance(operand, float) and dtype.kind in "biu" and kind in _ONE_TYPE:
-                dtype = np.dtype(np.float32)
-            result.append(_constant(Tensor(operand, dtype)))
-        else:
-            result.append(_constant(Tensor(operand)))
-    if kind in _ONE_TYPE:
-        dtypes = {tensor.dtype for tensor in result}
-        if len(dtypes) > 1:
-            common = _common_type(dtypes)
-            result = [
-                _constant(Tensor(tensor._array, common)) if tensor._place < 0 and tensor.dtype != common else tensor.astype(common)
-                for tensor in result
-            ]
+        tensor = operand if isinstance(operand, Tensor) else _constant(Tensor(operand))
+        result.append(_converted(tensor, target) if tensor._weak or kind in _ONE_TYPE else tensor)
     return result
+
+
+def _number(value: Any) -> Tensor:
+    """A number without a type of its own, in 64 bits."""
+    if not isinstance(value, numbers.Number):
+        return _constant(Tensor(value))
+    tensor = _constant(Tensor(np.asarray(value)))
+    tensor._weak = True
+    return tensor
+
+
+def _converted(tensor: Tensor, dtype: np.dtype) -> Tensor:
+    if tensor._place < 0 and tensor._data is not None:
+        if tensor.dtype == dtype and not tensor._weak:
+            return tensor
+        return _constant(Tensor(tensor._data.item() if tensor._weak else tensor._data, dtype))
+    return _strong(tensor if tensor.dtype == dtype else _operator("cast", tensor, to=dtype))
+
+
+def _strong(tensor: Tensor) -> Tensor:
+    """Its elements, with the type that they have now as their own."""
+    if not tensor._weak:
+        return tensor
+    own = Tensor.__new__(Tensor)
+    own._set(tensor._data)
+    own._place, own._traced = tensor._place, tensor._traced
+    return own
+
+
+def _alike(tensors: list[Tensor], kind: str) -> list[Tensor]:
+    dtypes = {tensor.dtype for tensor in tensors}
+    if kind not in _ONE_TYPE or len(dtypes) == 1:
+        return tensors
+    common = _common_type(dtypes)
+    return [tensor if tensor.dtype == common else _operator("cast", tensor, to=common) for tensor in tensors]
 
 
 def _constant(tensor: Tensor) -> Tensor:
@@ -427,8 +605,10 @@ def arange(*bounds: int, dtype: Any = np.int64) -> Tensor:
 
 
 def where(condition: Any, x: Any, y: Any) -> Tensor:
-    """Elements of x where the condition is true, else of y; what is not taken has no part in gradients."""
-    x, y = _tensors("add", [x, y])
+    """Elements of x where the condition is true, else of y.
+
+    What is not taken has no part in gradients, whatever it is, as far as it was computed element by element.
+    """
     return _operator("select", condition, x, y)
 
 

@@ -195,7 +195,8 @@ void ReverseSweep::run(const std::vector<ValueId>& wrt, NodeId first, NodeId end
     const std::vector<ValueId> found = answers(n, given, wanted);
     check(found.size() == node.inputs.size(), node.op->name + " has a gradient for each operand");
     for (size_t i = 0; i < found.size(); ++i)
-      if (wanted[i] && found[i] != Adjoint::kNone) add_gradient(node.inputs[i], found[i]);
+      if (wanted[i] && found[i] != Adjoint::kNone)
+        add_gradient(node.inputs[i], found[i], taken_of_operand(graph, node, i, taken(node.outputs[0])));
   }
 }
 
@@ -218,7 +219,8 @@ std::vector<ValueId> ReverseSweep::answers(NodeId id, const std::vector<ValueId>
     const CompositeDef* composite = with_rule(builder_.graph(), node, ops_);
     const auto& rule = composite ? composite->gradient : node.op->gradient;
     if (!rule) adjoint.fail("the operator has no rule for it", "operators with a gradient");
-    return rule(adjoint);
+    const TakenPtr where = taken(node.outputs[0]);
+    return where && works_by_element(node) ? where_taken(node, given, wanted, *where, rule) : rule(adjoint);
   } catch (const NoGradientError& error) {
     refused_.push_back(error.diagnostic());  // the sweep goes on, to find the others
   }
@@ -256,13 +258,44 @@ std::vector<ValueId> ReverseSweep::through_region(const Node& node, const std::v
   return answers;
 }
 
-void ReverseSweep::add_gradient(ValueId value, ValueId gradient) {
+TakenPtr ReverseSweep::taken(ValueId value) const {
+  return index(value) < taken_.size() ? taken_[index(value)] : TakenPtr{};
+}
+
+// Of a node that works element by element: what its rule says, with 0 where nothing depends on the result.
+std::vector<ValueId> ReverseSweep::where_taken(const Node& node, const std::vector<ValueId>& given,
+                                               const std::vector<bool>& wanted, Taken& where,
+                                               const std::function<std::vector<ValueId>(Adjoint&)>& rule) {
+  const Shape shape = builder_.graph().type(node.outputs[0]).shape;
+  // Operands in the result's shape, so that the rule adds nothing up before zeros are put in.
+  Node whole = node;
+  for (ValueId& operand : whole.inputs)
+    if (!same_shape(builder_.graph().type(operand).shape, shape))
+      operand = builder_.add(ops_.get("broadcast"), {operand}, {{"shape", shape}});
+  Adjoint adjoint(builder_, ops_, whole, given, wanted);
+  std::vector<ValueId> found = rule(adjoint);
+  for (size_t i = 0; i < found.size(); ++i) {
+    if (!wanted[i] || found[i] == Adjoint::kNone) continue;
+    if (found[i] != given[0])
+      found[i] = adjoint.select(where.value(builder_, ops_), found[i], adjoint.scalar(0, found[i]));
+    found[i] = adjoint.sum_to(found[i], node.inputs[i]);
+  }
+  return found;
+}
+
+void ReverseSweep::add_gradient(ValueId value, ValueId gradient, const TakenPtr& taken) {
   const Graph& graph = builder_.graph();
   check(same_shape(graph.type(gradient).shape, graph.type(value).shape) &&
             graph.type(gradient).dtype == graph.type(value).dtype,
         "a gradient of type " + graph.type(gradient).to_string() + " for " + graph.type(value).to_string());
   if (gradients_.size() < graph.values().size()) gradients_.resize(graph.values().size(), Adjoint::kNone);
+  if (taken_.size() < gradients_.size()) taken_.resize(gradients_.size());
   const ValueId before = gradients_[index(value)];
+  TakenPtr& where = taken_[index(value)];
+  if (before == Adjoint::kNone)
+    where = taken;
+  else if (where != taken)
+    where = where && taken ? Taken::either(where, taken) : TakenPtr{};
   gradients_[index(value)] = before == Adjoint::kNone ? gradient : builder_.add(ops_.get("add"), {before, gradient});
 }
 

@@ -1,12 +1,15 @@
 // The reverse sweep: gradients of values of a graph, as further nodes of the same graph.
 #pragma once
 
+#include <functional>
 #include <map>
 #include <set>
 #include <utility>
 #include <vector>
 
 #include "autodiff/control_flow.h"
+#include "autodiff/taken.h"
+#include "graph/adjoint.h"
 #include "graph/graph.h"
 #include "graph/op_def.h"
 #include "support/error.h"
@@ -48,12 +51,19 @@ class ReverseSweep {
   // Of a node that has not been opened: its region is computed again.
   std::vector<ValueId> through_region(const Node& node, const std::vector<ValueId>& given,
                                       const std::vector<bool>& wanted);
-  void add_gradient(ValueId value, ValueId gradient);
+  void add_gradient(ValueId value, ValueId gradient, const TakenPtr& taken = {});
+  TakenPtr taken(ValueId value) const;
+  std::vector<ValueId> where_taken(const Node& node, const std::vector<ValueId>& given, const std::vector<bool>& wanted,
+                                   Taken& where, const std::function<std::vector<ValueId>(Adjoint&)>& rule);
 
   GraphBuilder& builder_;
   const OpTable& ops_;
   const SweepOptions options_;
   std::vector<ValueId> gradients_;  // by value, as far as known
+  // By value: where something depends on the element; none: everywhere it may. The arms of a select, and what these are
+  // computed from element by element, have it, so that what is not taken has no part in gradients: 0 times an infinite
+  // derivative would be NaN.
+  std::vector<TakenPtr> taken_;
   std::map<NodeId, LoopPlan> loops_;
   std::vector<Diagnostic> refused_;
 };

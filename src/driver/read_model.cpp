@@ -7,7 +7,6 @@
 
 #include "driver/compile_options.h"
 #include "driver/open_sizes.h"
-#include "driver/read_to_train.h"
 #include "driver/step_names.h"
 #include "graph/data_sizes.h"
 #include "program/size_formula.h"
@@ -115,10 +114,9 @@ ImportedModel read_with_data_sizes(const DriverOptions& driver, const ImportOpti
 // With the ranges of --dim left open: one graph whose shapes are expressions of them, else the model for one choice of
 // their values, and how to read it for another.
 ImportedModel read_for_sizes(const DriverOptions& driver, const CompileOptions& options, PassRunner& runner,
-                             const ModelReader& reader, const std::string& name, bool for_training) {
+                             const ModelReader& reader, const std::string& name) {
   const ReadModel read = [read = reader.read, name](const ImportOptions& import) { return named(read(import), name); };
-  ImportOptions import = import_options(options);
-  if (for_training) import.loop_nodes = false;  // they have no gradients
+  const ImportOptions import = import_options(options);
   const std::vector<SymbolRange> symbols = open_ranges(options);
   if (symbols.empty()) return runner.run(kImport, [&] { return read_with_data_sizes(driver, import, read); });
   const bool reads_open = reader.reads_open;
@@ -146,14 +144,6 @@ ImportedModel read_for_sizes(const DriverOptions& driver, const CompileOptions& 
 
 namespace {
 
-ImportedModel read_by(const ModelReader& reader, const std::string& name, const DriverOptions& options,
-                      PassRunner& runner, bool for_training) {
-  check_options(options);
-  const CompileOptions& given = options.compile;
-  return read_for_sizes(options, reader.with_declared_sizes ? reader.with_declared_sizes(given) : given, runner, reader,
-                        name, for_training);
-}
-
 // The name says more than what exporters write there.
 ImportedModel read_source(const ModelSource& source, const DriverOptions& options, PassRunner& runner) {
   check_options(options);
@@ -169,13 +159,10 @@ Graph one_graph(ImportedModel model) {
 
 ImportedModel read_model(const ModelReader& reader, const std::string& name, const DriverOptions& options,
                          PassRunner& runner) {
-  return read_by(reader, name, options, runner, false);
-}
-
-ImportedModel read_model_to_train(const std::string& path, const DriverOptions& options, PassRunner& runner) {
   check_options(options);
-  const ModelSource source{path, {}};
-  return read_by(format_of(source).open(source), source.name(), options, runner, true);
+  const CompileOptions& given = options.compile;
+  return read_for_sizes(options, reader.with_declared_sizes ? reader.with_declared_sizes(given) : given, runner, reader,
+                        name);
 }
 
 ImportedModel read_model(const std::string& path, const DriverOptions& options, PassRunner& runner) {

@@ -81,12 +81,76 @@ class Operators(unittest.TestCase):
         self.assertEqual(found, (np.int64, np.int64, np.float32, np.float32))
         self.assertEqual((tessera.tensor(True).dtype, tessera.zeros((2,), np.float64).dtype), (np.bool_, np.float64))
         self.assertEqual((t[0].item(), int(t[1]), bool(t[0] == 1), len(t)), (1, 2, True, 2))
+        self.assertRaises(OverflowError, tessera.tensor, 300, np.int8)
         with self.assertRaises(tessera.Error) as caught:
             tessera.tensor(["a"])
         self.assertEqual(caught.exception.id, "TSR-2064")
         with self.assertRaises(tessera.Error) as caught:
             tessera.tensor([1.0, 2]) @ tessera.tensor([[1.0, 2, 3]])
         self.assertEqual(caught.exception.id[:6], "TSR-20")
+
+    def same(self, found, expected, what):
+        self.assertEqual((found.dtype, found.shape), (expected.dtype, expected.shape), what)
+        np.testing.assert_allclose(found.numpy(), expected, rtol=1e-6, err_msg=str(what))
+
+    def test_integers_are_numpys(self):
+        types = (np.int8, np.int32, np.int64, np.uint8, np.uint32)
+        numbers = {}
+        for dtype in types:
+            bounds = np.iinfo(dtype)
+            inner = RANDOM.integers(bounds.min, bounds.max, 6, dtype=dtype, endpoint=True)
+            numbers[dtype] = np.concatenate([inner, np.array([bounds.min, bounds.max, 0, 3], dtype)])
+        with np.errstate(all="ignore"):
+            for dtype, x in numbers.items():
+                y = np.roll(x, 3)
+                a, b = tessera.tensor(x), tessera.tensor(y)
+                self.same(a % b, x % y, ("%", dtype))
+                self.same(a // b, x // y, ("//", dtype))
+                self.same(divmod(7, b)[1], divmod(7, y)[1], ("divmod", dtype))
+                self.same(a / b, x.astype(np.float32) / y.astype(np.float32), ("/", dtype))
+                self.same(a.sum(), x.sum(), ("sum", dtype))
+                self.same(a.prod(), x.prod(), ("prod", dtype))
+                self.same(a.mean(), np.float32(x.mean()), ("mean", dtype))
+                for value in (300, -1, 2**40, -(2**40), 5):
+                    self.same(a < value, x < value, ("<", dtype, value))
+                    self.same(value <= a, value <= x, ("<=", dtype, value))
+                    self.same(a == value, x == value, ("==", dtype, value))
+                    try:
+                        expected = x + value
+                    except OverflowError:
+                        self.assertRaises(OverflowError, lambda: a + value)
+                    else:
+                        self.same(a + value, expected, ("+", dtype, value))
+                for other, z in numbers.items():
+                    self.same(a & tessera.tensor(z), x & z, ("&", dtype, other))
+        flags = np.array([True, False, True])
+        t = tessera.tensor(flags)
+        for name, found, expected in (("+1", t + 1, flags + 1), ("+", t + t, flags + flags), ("*", t * t[1], flags * flags[1]),
+                                      ("sum", t.sum(), flags.sum()), ("max", t.max(), flags.max())):
+            self.same(found, expected, name)
+        self.assertRaises(ValueError, lambda: tessera.tensor([1, 2]) ** -1)
+
+    def test_floor_division_of_floats(self):
+        x, y = floats(100, dtype=np.float64) * 9, floats(100, dtype=np.float64)
+        a, b = tessera.tensor(x), tessera.tensor(y)
+        self.same(a % b, x % y, "%")
+        self.same(a // b, x // y, "//")
+        self.same(np.fmod(a, b), np.fmod(x, y), "fmod")
+
+    def test_numbers_that_jit_is_given(self):
+        x = np.array([1.0, 2.0])
+        for f, arguments, expected in (
+            (lambda x, a: x * a, (x, 0.1), x * 0.1),
+            (lambda x, a: x * (a * a + 1).sqrt(), (x, 0.1), x * np.sqrt(0.1 * 0.1 + 1)),
+            (lambda x, a: tessera.where(x > a, x, a), (x, 1.1), np.maximum(x, 1.1)),
+            (lambda x, a: a, (x, 0.1), np.float32(0.1)),
+            (lambda x, a: x + a, (np.int8([1, 2]), 3), np.int8([4, 5])),
+            (lambda x, a: x * a, (np.int32([1, 2]), 0.5), np.float32([0.5, 1])),
+            (lambda x, a: tessera.scan(lambda c, r: (c + r, None), a, x)[0], (np.float32([1, 2]), 0.5), np.float32(3.5)),
+        ):
+            found = tessera.jit(f)(*arguments)
+            self.assertEqual((found.dtype, found.shape), (expected.dtype, expected.shape))
+            np.testing.assert_allclose(found.numpy(), expected, rtol=1e-15)
 
 
 FUNCTIONS = [
@@ -103,6 +167,35 @@ FUNCTIONS = [
 
 
 class Gradients(unittest.TestCase):
+    def test_what_is_not_taken_has_no_part(self):
+        x = np.array([-1.0, 0.0, 2.0])
+        bad = tessera.tensor([np.nan, np.inf, 3.0], np.float64)
+
+        def found(f, x=x):
+            leaf = tessera.tensor(x, requires_grad=True)
+            f(leaf).sum().backward()
+            return leaf.grad.numpy()
+
+        where = tessera.where
+        np.testing.assert_array_equal(found(lambda x: where(x > 0, x.log(), x)), [1, 1, 0.5])
+        np.testing.assert_allclose(found(lambda x: where(x > 0, (x.sqrt() * 2).log() * 2, 0.0)), [0, 0, 0.5], rtol=1e-15)
+        np.testing.assert_array_equal(found(lambda x: where(x <= 0, 0.0, (1 / x).tanh() * x.exp()))[:2], [0, 0])
+        np.testing.assert_array_equal(found(lambda x: where(x > 0, x * bad, 0.0)), [0, 0, 3])
+        np.testing.assert_array_equal(found(lambda x: where(x > 0, where(x > 1, x.log(), x), x * x)), [-2, 0, 0.5])
+        np.testing.assert_array_equal(found(lambda x: where(x > 0, (x * bad).silu(), 0.0))[:2], [0, 0])
+        np.testing.assert_array_equal(found(lambda x: where(x > 0, x[0] * bad, 0.0)), [3, 0, 0])
+        np.testing.assert_array_equal(found(lambda x: where(x.sum() > 5, x.log().sum(), x.sum())), [1, 1, 1])
+
+        def both(x):  # what one reader takes counts
+            y = x.log()
+            return where(x > 1, y, 0.0) + where(x == 0, y, 0.0)
+
+        np.testing.assert_array_equal(found(both), [0, np.inf, 0.5])
+        second = tessera.grad(lambda x: tessera.grad(lambda x: (where(x > 0, x.log(), 0.0) ** 2).sum())(x).sum())
+        np.testing.assert_allclose(second(np.array([0.0, 1.0, 2.0])).numpy(), [0, 2, (1 - np.log(2)) / 2], rtol=1e-12)
+        jitted = tessera.jit(lambda x: tessera.grad(lambda x: where(x > 0, x.log(), x).sum())(x))
+        np.testing.assert_array_equal(jitted(x).numpy(), [1, 1, 0.5])
+
     def test_beside_differences(self):
         for number, (f, shapes) in enumerate(FUNCTIONS):
             args = [floats(*shape, dtype=np.float64) for shape in shapes]
@@ -191,6 +284,10 @@ class Gradients(unittest.TestCase):
 
     def test_keys_in_another_order(self):
         zero, one = np.float32(0), np.float32(1)
+        for rows, length in ((np.zeros(2, np.float32), 5), ((np.zeros(2, np.float32), np.zeros(3, np.float32)), None)):
+            with self.assertRaises(tessera.Error) as caught:
+                tessera.scan(lambda c, r: (c, None), zero, rows, length=length)
+            self.assertEqual(caught.exception.id, "TSR-2075")
         last, _ = tessera.scan(lambda s, r: ({"b": s["b"] * 10, "a": s["a"] + 1}, None), {"a": zero, "b": one}, np.zeros(2, np.float32))
         self.assertEqual((last["a"].numpy(), last["b"].numpy()), (2, 100))
         for decision, want in ((True, (1, 2)), (False, (10, 20))):

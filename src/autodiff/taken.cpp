@@ -1,0 +1,62 @@
+#include "autodiff/taken.h"
+
+#include <algorithm>
+#include <string>
+
+#include "ops/op_util.h"
+
+namespace tessera::inline autodiff {
+namespace {
+
+bool broadcasts_to(const Shape& from, const Shape& to) {
+  if (from.size() > to.size()) return false;
+  const size_t more = to.size() - from.size();
+  for (size_t d = 0; d < from.size(); ++d)
+    if (!is_const_int(from[d], 1) && !same_shape({from[d]}, {to[more + d]})) return false;
+  return true;
+}
+
+}  // namespace
+
+bool works_by_element(const Node& node) {
+  if (node.op->kind == OpKind::kConstant) return true;
+  if (node.op->kind == OpKind::kComposite) {
+    if (node.inputs.size() != 1 || node.regions.size() != 1) return false;
+    const std::vector<Node>& parts = node.regions[0]->nodes();
+    return std::all_of(parts.begin(), parts.end(), works_by_element);
+  }
+  if (node.op->kind != OpKind::kExpression) return false;
+  // Operators with attributes say by them which places they read; cast is the exception.
+  return node.op->name == "cast" ||
+         (node.op->attrs.empty() && node.op->max_inputs == static_cast<int>(node.inputs.size()));
+}
+
+bool Taken::fits(const Graph& graph, const Shape& shape) const {
+  if (op_) return a_->fits(graph, shape) && b_->fits(graph, shape);
+  return broadcasts_to(graph.type(condition_).shape, shape);
+}
+
+ValueId Taken::value(GraphBuilder& builder, const OpTable& ops) {
+  if (made_ >= 0) return made_;
+  if (op_) {
+    const ValueId a = a_->value(builder, ops), b = b_->value(builder, ops);
+    return made_ = builder.add(ops.get(op_), {a, b});
+  }
+  return made_ = holds_ ? condition_ : builder.add(ops.get("logical_not"), {condition_});
+}
+
+TakenPtr taken_of_operand(const Graph& graph, const Node& node, size_t operand, const TakenPtr& taken) {
+  if (node.outputs.size() != 1) return {};
+  const Shape& shape = graph.type(node.inputs[operand]).shape;
+  if (node.op->name == "select" && operand > 0) {
+    TakenPtr own = Taken::where(node.inputs[0], operand == 1);
+    if (!own->fits(graph, shape)) return {};
+    if (!taken) return own;
+    return taken->fits(graph, shape) ? Taken::both(std::move(own), taken) : own;
+  }
+  if (!taken) return {};
+  if (taken->fits(graph, {})) return taken;
+  return works_by_element(node) && taken->fits(graph, shape) ? taken : TakenPtr{};
+}
+
+}  // namespace tessera::inline autodiff
