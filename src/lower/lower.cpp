@@ -22,6 +22,7 @@
 #include "program/symbolic_sizes.h"
 #include "support/error.h"
 #include "support/symbolic_shape_error.h"
+#include "te/find_weights.h"
 #include "types/collective.h"
 
 namespace tessera::inline lower {
@@ -273,6 +274,14 @@ class GraphLowering {
     if (node.op->kind == OpKind::kProcedure) return lower_procedure(node);
     std::vector<size_t> kept;
     auto definition = std::make_shared<TensorProgram>(lower_node(graph_, node, kept));
+    if (!calls_with_.empty()) {
+      std::vector<int64_t> calls;
+      for (size_t i : kept) {
+        const auto found = calls_with_.find(node.inputs[i]);
+        calls.push_back(found == calls_with_.end() ? 1 : found->second);
+      }
+      find_weights(*definition, calls);
+    }
     std::vector<BufferId> args;
     for (size_t i : kept) args.push_back(buffer_of_.at(node.inputs[i]));
     for (PlaceTable& table : take_place_tables(*definition)) {
@@ -492,8 +501,11 @@ class GraphLowering {
                                       parts.scan_reversed[i] != 0));
       inner.bring_near(body.inputs[at], inputs.back());
     }
-    for (size_t i = 0; i < parts.invariants; ++i)
+    for (size_t i = 0; i < parts.invariants; ++i) {
       inputs.push_back(buffer_of_.at(node.inputs[parts.first_invariant() + i]));
+      const ValueId own = body.inputs[body.inputs.size() - parts.invariants + i];
+      inner.calls_with_[own] = std::min<int64_t>(most, INT32_MAX);
+    }
 
     std::vector<BufferId> outputs;
     const auto carry = [&](size_t result, BufferId current) {
@@ -653,6 +665,7 @@ class GraphLowering {
   Program& program_;
   StepBlock& block_;
   std::vector<SymbolRange> indices_;  // of the loops around the graph
+  std::map<ValueId, int64_t> calls_with_;  // of what a loop around the graph does not change: its iterations
   std::map<ValueId, BufferId> buffer_of_;
   std::map<ValueId, BufferId> direct_;
   std::vector<std::pair<ValueId, BufferId>> copies_;

@@ -50,7 +50,8 @@ const ExprNode* factor_of(const Expr& product, const Buffer* buffer, Expr& other
   return nullptr;
 }
 
-bool is_weight(const TensorProgram& program, const Stage& reduction, const TensorParam& param, size_t inner) {
+bool is_weight(const TensorProgram& program, const Stage& reduction, const TensorParam& param, size_t inner,
+               int64_t calls) {
   const Buffer* buffer = param.buffer.get();
   if (!param.layout.row_major() || dtype_bits(buffer->dtype) < 8) return false;
   const bool fixed = std::all_of(buffer->shape.begin(), buffer->shape.end(),
@@ -85,21 +86,25 @@ bool is_weight(const TensorProgram& program, const Stage& reduction, const Tenso
   const int64_t row = dtype_bytes(buffer->dtype, *as_int(buffer->shape.back()));
   int64_t terms = 1;
   for (const Axis& axis : reduction.body.reduce_axes) terms *= typical_size(axis.extent);
-  return reuse >= (row >= kLongRow ? kLeastReuse : kLeastReuseOfRows) && terms >= kLeastTerms &&
+  const int64_t least = row >= kLongRow ? kLeastReuse : kLeastReuseOfRows;
+  return reuse >= kLeastReuse && reuse * calls >= least && terms >= kLeastTerms &&
          (row > kShortRow || row % kLine != 0);
 }
 
 }  // namespace
 
-void find_weights(TensorProgram& program) {
-  const Stage* reduction = program.reduction();
-  if (!reduction || !program.is_single() || reduction->body.combiner != Combiner::kSum || !program.windows.empty())
+void find_weights(TensorProgram& program, const std::vector<int64_t>& calls) {
+  const Stage* reduction = program.reductions().size() == 1 ? program.reduction() : nullptr;
+  if (!reduction || reduction->body.combiner != Combiner::kSum || !program.windows.empty())
     return;
   const auto inner = innermost_axis(program.output());
   if (!inner || reduction->body.axes.size() != program.output().out->shape.size()) return;
-  for (TensorParam& param : program.params)
-    if (param.kind == OperandKind::kActivation && is_weight(program, *reduction, param, *inner))
+  for (size_t i = 0; i < program.params.size(); ++i) {
+    TensorParam& param = program.params[i];
+    const int64_t times = i < calls.size() ? calls[i] : 1;
+    if (param.kind == OperandKind::kActivation && is_weight(program, *reduction, param, *inner, times))
       param.kind = OperandKind::kWeight;
+  }
 }
 
 }  // namespace tessera::inline tensor_programs

@@ -7,12 +7,16 @@
 //   y[b, h, m, n] = sum over k: q * k[b, h, k, n]   neither: a batch's own values (attention's keys) are activations
 #pragma once
 
+#include <cstdint>
+#include <vector>
+
 #include "te/tensor_program.h"
 
 namespace tessera::inline tensor_programs {
 
 // Makes weights of the activations that are such. Sizes that a run decides count as what they typically are; those of
-// weights are fixed.
-void find_weights(TensorProgram& program);
+// weights are fixed. `calls`: by parameter, how many calls of the kernel read the same elements, because a loop around
+// them does not change these; empty: one.
+void find_weights(TensorProgram& program, const std::vector<int64_t>& calls = {});
 
 }  // namespace tessera::inline tensor_programs

@@ -288,10 +288,21 @@ void choose_chunks(const PanelProduct& p, PanelTiling& t) {
     }
 }
 
+// Whether the factor is a weight, which register_tile gets packed.
+bool is_weight(const LinearKernel& k, const Expr& factor) {
+  bool found = false;
+  for (size_t i = 0; i + 1 < k.params.size(); ++i)
+    found |= k.kinds[i] == OperandKind::kWeight && reads(factor, k.params[i]);
+  return found;
+}
+
 // Whether other rules have no better answer: register_tile reads columns that lie side by side, which streams both
-// factors well unless rows lie side by side, too, and neither stays in cache.
+// factors well unless rows lie side by side, too, and neither stays in cache; or unless steps lie so far apart that a
+// few sets of the caches have to hold them all. Weights for few rows are better packed once, outside of a loop, than by
+// each kernel.
 bool pays(const PanelProduct& p, const PanelTiling& t) {
   constexpr int64_t kRows = 16, kLeastRows = 4, kFewSteps = 32, kManySteps = 8192, kManyVectors = 12;
+  constexpr int64_t kSets = 1024, kStepsOfSets = 512, kRowsOfWeights = 64;
   if (p.num_rows < kLeastRows || 2 * p.num_columns < t.lanes) return false;
   int64_t steps = 1;
   for (const Axis& axis : p.steps) steps *= *as_int(axis.extent);
@@ -299,7 +310,12 @@ bool pays(const PanelProduct& p, const PanelTiling& t) {
   walk(p.of_columns, [&](const Expr& e) {
     if (e->kind == ExprKind::kLoad) side_by_side = linear_coefficient(e->operands[0], p.column, p.kernel.bounds) == 1;
   });
-  if (!side_by_side) return steps >= kFewSteps && p.num_rows >= kRows;
+  if (!side_by_side)
+    return steps >= kFewSteps && p.num_rows >= (is_weight(p.kernel, p.of_columns) ? kRowsOfWeights : kRows);
+  if (t.row_order == RowOrder::kByStep && steps >= kStepsOfSets && p.num_rows >= kRowsOfWeights) {
+    const auto apart = linear_coefficient(p.of_rows->operands[0], p.steps.back().var, p.kernel.bounds);
+    if (apart && dtype_bytes(p.of_rows.dtype(), std::abs(*apart)) % kSets == 0) return true;
+  }
   return t.row_order == RowOrder::kByStep && steps >= kManySteps && p.num_columns >= kManyVectors * t.lanes &&
          dtype_bytes(p.of_rows.dtype(), steps * p.num_rows) > t.target->l2_bytes;
 }
