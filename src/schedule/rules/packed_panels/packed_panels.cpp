@@ -302,7 +302,7 @@ bool is_weight(const LinearKernel& k, const Expr& factor) {
 // each kernel.
 bool pays(const PanelProduct& p, const PanelTiling& t) {
   constexpr int64_t kRows = 16, kLeastRows = 4, kFewSteps = 32, kManySteps = 8192, kManyVectors = 12;
-  constexpr int64_t kSets = 1024, kStepsOfSets = 512, kRowsOfWeights = 64;
+  constexpr int64_t kSets = 1024, kStepsOfSets = 512, kRowsOfWeights = 64, kStepsOfWeights = 4096;
   if (p.num_rows < kLeastRows || 2 * p.num_columns < t.lanes) return false;
   int64_t steps = 1;
   for (const Axis& axis : p.steps) steps *= *as_int(axis.extent);
@@ -310,8 +310,10 @@ bool pays(const PanelProduct& p, const PanelTiling& t) {
   walk(p.of_columns, [&](const Expr& e) {
     if (e->kind == ExprKind::kLoad) side_by_side = linear_coefficient(e->operands[0], p.column, p.kernel.bounds) == 1;
   });
-  if (!side_by_side)
-    return steps >= kFewSteps && p.num_rows >= (is_weight(p.kernel, p.of_columns) ? kRowsOfWeights : kRows);
+  if (!side_by_side) {
+    const bool packed_before = is_weight(p.kernel, p.of_columns) && steps <= kStepsOfWeights;
+    return steps >= kFewSteps && p.num_rows >= (packed_before ? kRowsOfWeights : kRows);
+  }
   if (t.row_order == RowOrder::kByStep && steps >= kStepsOfSets && p.num_rows >= kRowsOfWeights) {
     const auto apart = linear_coefficient(p.of_rows->operands[0], p.steps.back().var, p.kernel.bounds);
     if (apart && dtype_bytes(p.of_rows.dtype(), std::abs(*apart)) % kSets == 0) return true;
