@@ -309,8 +309,7 @@ int train_model(const TrainCommand& command) {
   {
     Progress progress("preparing " + std::filesystem::path(command.model).filename().string());
     const int64_t batch = command.batch / parallel.parts();
-    Graph model =
-        with_shared_constants(learner(read_graph(command.model, command, batch), command), standard_ops());
+    Graph model = with_shared_constants(learner(read_graph(command.model, command, batch), command), standard_ops());
     const std::vector<std::string> learn = parameter_names(model, standard_ops());
     pruner.emplace(model, unfrozen(learn, command.frozen), prune_spec(command.prune));
     options.masked = pruner->masked();

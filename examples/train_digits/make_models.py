@@ -16,13 +16,14 @@ def weights(random, *shape):
     return (random.standard_normal(shape) * np.sqrt(2 / np.prod(shape[1:]))).astype(np.float32)
 
 
-def lenet_weights(seed=0):
+def lenet_weights(seed=0, widths=(16, 32, 64)):
     random = np.random.default_rng(seed)
+    a, b, c = widths
     return {
-        "conv1.weight": weights(random, 16, 1, 3, 3), "conv1.bias": np.zeros(16, np.float32),
-        "conv2.weight": weights(random, 32, 16, 3, 3), "conv2.bias": np.zeros(32, np.float32),
-        "fc1.weight": weights(random, 64, 128), "fc1.bias": np.zeros(64, np.float32),
-        "fc2.weight": weights(random, 10, 64), "fc2.bias": np.zeros(10, np.float32),
+        "conv1.weight": weights(random, a, 1, 3, 3), "conv1.bias": np.zeros(a, np.float32),
+        "conv2.weight": weights(random, b, a, 3, 3), "conv2.bias": np.zeros(b, np.float32),
+        "fc1.weight": weights(random, c, 4 * b), "fc1.bias": np.zeros(c, np.float32),
+        "fc2.weight": weights(random, 10, c), "fc2.bias": np.zeros(10, np.float32),
     }
 
 
@@ -43,8 +44,8 @@ def mlp(seed=0):
     return g
 
 
-def lenet(seed=0):
-    w = lenet_weights(seed)
+def lenet(seed=0, widths=(16, 32, 64)):
+    w = lenet_weights(seed, widths)
     g = graph.Graph("lenet")
     n = g.symbol("n", 1, 64)
     x = g.input("x", np.float32, (n, 1, 8, 8))
@@ -54,7 +55,7 @@ def lenet(seed=0):
         x = graph.add(x, g.constant(w[name + ".bias"].reshape(-1, 1, 1), name=name + ".bias"))
         x = graph.max_pool(graph.relu(x), window=[2, 2], strides=[2, 2], pads_begin=[0, 0], pads_end=[0, 0],
                            dilations=[1, 1])
-    x = graph.reshape(x, shape=[n, 128])
+    x = graph.reshape(x, shape=[n, 4 * widths[1]])
     x = graph.relu(linear(g, x, "fc1", w["fc1.weight"], w["fc1.bias"]))
     g.output("scores", linear(g, x, "fc2", w["fc2.weight"], w["fc2.bias"]))
     return g

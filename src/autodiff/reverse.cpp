@@ -292,10 +292,8 @@ void ReverseSweep::add_gradient(ValueId value, ValueId gradient, const TakenPtr&
   if (taken_.size() < gradients_.size()) taken_.resize(gradients_.size());
   const ValueId before = gradients_[index(value)];
   TakenPtr& where = taken_[index(value)];
-  if (before == Adjoint::kNone)
-    where = taken;
-  else if (where != taken)
-    where = where && taken ? Taken::either(where, taken) : TakenPtr{};
+  if (before == Adjoint::kNone) where = taken;
+  else if (where != taken) where = where && taken ? Taken::either(where, taken) : TakenPtr{};
   gradients_[index(value)] = before == Adjoint::kNone ? gradient : builder_.add(ops_.get("add"), {before, gradient});
 }
 

@@ -16,8 +16,12 @@ class Taken {
  public:
   // Where the condition holds, or where it does not.
   static TakenPtr where(ValueId condition, bool holds) { return std::make_shared<Taken>(condition, holds); }
-  static TakenPtr both(TakenPtr a, TakenPtr b) { return std::make_shared<Taken>("logical_and", std::move(a), std::move(b)); }
-  static TakenPtr either(TakenPtr a, TakenPtr b) { return std::make_shared<Taken>("logical_or", std::move(a), std::move(b)); }
+  static TakenPtr both(TakenPtr a, TakenPtr b) {
+    return std::make_shared<Taken>("logical_and", std::move(a), std::move(b));
+  }
+  static TakenPtr either(TakenPtr a, TakenPtr b) {
+    return std::make_shared<Taken>("logical_or", std::move(a), std::move(b));
+  }
 
   Taken(ValueId condition, bool holds) : condition_(condition), holds_(holds) {}
   Taken(const char* op, TakenPtr a, TakenPtr b) : op_(op), a_(std::move(a)), b_(std::move(b)) {}

@@ -664,7 +664,7 @@ class GraphLowering {
   LoweredProgram& shared_;
   Program& program_;
   StepBlock& block_;
-  std::vector<SymbolRange> indices_;  // of the loops around the graph
+  std::vector<SymbolRange> indices_;       // of the loops around the graph
   std::map<ValueId, int64_t> calls_with_;  // of what a loop around the graph does not change: its iterations
   std::map<ValueId, BufferId> buffer_of_;
   std::map<ValueId, BufferId> direct_;

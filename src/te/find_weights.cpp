@@ -95,8 +95,7 @@ bool is_weight(const TensorProgram& program, const Stage& reduction, const Tenso
 
 void find_weights(TensorProgram& program, const std::vector<int64_t>& calls) {
   const Stage* reduction = program.reductions().size() == 1 ? program.reduction() : nullptr;
-  if (!reduction || reduction->body.combiner != Combiner::kSum || !program.windows.empty())
-    return;
+  if (!reduction || reduction->body.combiner != Combiner::kSum || !program.windows.empty()) return;
   const auto inner = innermost_axis(program.output());
   if (!inner || reduction->body.axes.size() != program.output().out->shape.size()) return;
   for (size_t i = 0; i < program.params.size(); ++i) {

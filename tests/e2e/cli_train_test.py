@@ -237,6 +237,56 @@ class Train(CliTest):
         again, _ = self.train("drop.graph", "--epochs", 3, "--seed", 1, "--in-order", "--json")
         self.assertEqual(json.loads(out)["losses"], json.loads(again)["losses"])
 
+    def test_recurrent_layers_are_trained_as_loops(self):
+        """Rows of a digit one after the other: the step has loops, and learns."""
+        hidden = 32
+        losses = {}
+
+        def tensor(name, *shape):
+            return numpy_helper.from_array((random.standard_normal(shape) / numpy.sqrt(shape[-1])).astype(numpy.float32), name)
+
+        gates = {"LSTM": 4, "GRU": 3, "RNN": 1}
+        for kind in (*gates, "Scan", "Loop"):
+            random = numpy.random.default_rng(3)
+            rows = helper.make_node("Transpose", ["x"], ["rows"], "rows", perm=[1, 0, 2])
+            weights = [tensor("fc.weight", 10, hidden), numpy_helper.from_array(numpy.zeros(10, numpy.float32), "fc.bias")]
+            if kind in gates:
+                g = gates[kind] * hidden
+                weights += [tensor("w", 1, g, 8), tensor("r", 1, g, hidden)]
+                nodes = [helper.make_node(kind, ["rows", "w", "r"], ["", "last"], "layer", hidden_size=hidden),
+                         helper.make_node("Squeeze", ["last", "axis"], ["h"], "h")]
+                weights.append(numpy_helper.from_array(numpy.array([0]), "axis"))
+            else:
+                weights += [tensor("w", 8, hidden), tensor("r", hidden, hidden),
+                            numpy_helper.from_array(numpy.zeros((32, hidden), numpy.float32), "h0")]
+                value = lambda name, shape, dtype=onnx.TensorProto.FLOAT: helper.make_tensor_value_info(name, dtype, shape)
+                cell = [helper.make_node("MatMul", ["row", "w"], ["a"]), helper.make_node("MatMul", ["before", "r"], ["b"]),
+                        helper.make_node("Add", ["a", "b"], ["c"]), helper.make_node("Tanh", ["c"], ["after"])]
+                state = [value("before", [32, hidden])], [value("after", [32, hidden])]
+                if kind == "Scan":
+                    body = helper.make_graph(cell, "body", [*state[0], value("row", [32, 8])], state[1])
+                    nodes = [helper.make_node("Scan", ["h0", "rows"], ["h"], "layer", body=body, num_scan_inputs=1)]
+                else:
+                    cell = [helper.make_node("Gather", ["rows", "i"], ["row"]), helper.make_node("Identity", ["on"], ["go"]), *cell]
+                    body = helper.make_graph(
+                        cell, "body", [value("i", [], onnx.TensorProto.INT64), value("on", [], onnx.TensorProto.BOOL), *state[0]],
+                        [value("go", [], onnx.TensorProto.BOOL), *state[1]])
+                    weights += [numpy_helper.from_array(numpy.array(8), "count"), numpy_helper.from_array(numpy.array(True), "yes")]
+                    nodes = [helper.make_node("Loop", ["count", "yes", "h0"], ["h"], "layer", body=body)]
+            nodes.append(helper.make_node("Gemm", ["h", "fc.weight", "fc.bias"], ["scores"], "fc", transB=1))
+            border = [helper.make_tensor_value_info(name, onnx.TensorProto.FLOAT, shape) for name, shape in (("x", [32, 8, 8]), ("scores", [32, 10]))]
+            model = helper.make_model(helper.make_graph([rows, *nodes], kind.lower(), border[:1], border[1:], weights),
+                                      opset_imports=[helper.make_opsetid("", 17)], ir_version=9)
+            onnx.checker.check_model(model)
+            onnx.save(model, self.folder / "recurrent.onnx")
+            with self.subTest(kind):
+                out, _ = self.train("recurrent.onnx", "--epochs", 15, "--lr", 5e-3, "--step", "step.graph", "--json")
+                report = json.loads(out)
+                losses[kind] = report["losses"]
+                self.assertGreater(report["test_right"], (0.9 if kind in gates else 0.6) * 352)
+                self.assertEqual((self.folder / "step.graph").read_text().count("= loop("), 2)
+        numpy.testing.assert_allclose(losses["Loop"][:50], losses["Scan"][:50], rtol=1e-4)
+
     def test_every_optimizer_learns(self):
         for optimizer, *more in (
             ("sgd", "--lr", 0.1),
