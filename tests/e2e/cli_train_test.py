@@ -274,7 +274,8 @@ class Train(CliTest):
                     weights += [numpy_helper.from_array(numpy.array(8), "count"), numpy_helper.from_array(numpy.array(True), "yes")]
                     nodes = [helper.make_node("Loop", ["count", "yes", "h0"], ["h"], "layer", body=body)]
             nodes.append(helper.make_node("Gemm", ["h", "fc.weight", "fc.bias"], ["scores"], "fc", transB=1))
-            border = [helper.make_tensor_value_info(name, onnx.TensorProto.FLOAT, shape) for name, shape in (("x", [32, 8, 8]), ("scores", [32, 10]))]
+            border = [helper.make_tensor_value_info(name, onnx.TensorProto.FLOAT, shape)
+                      for name, shape in (("x", [32, 8, 8]), ("scores", [32, 10]))]
             model = helper.make_model(helper.make_graph([rows, *nodes], kind.lower(), border[:1], border[1:], weights),
                                       opset_imports=[helper.make_opsetid("", 17)], ir_version=9)
             onnx.checker.check_model(model)
