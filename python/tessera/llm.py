@@ -101,7 +101,7 @@ class LanguageModel:
         """The most tokens of a prompt and its answer."""
         self._tokenizer: Tokenizer | None = None
         self._widths = [int(info.shape[1]) for info in model.inputs[2:]]
-        self._vocabulary = int(model.outputs[0].shape[1])
+        self.vocabulary = int(model.outputs[0].shape[1])
         self._cache = self.new_cache()
 
     @property
@@ -118,9 +118,12 @@ class LanguageModel:
         """The scores of what may follow the last token, f32[1, vocabulary], or each of them. `cache` has the tokens before and
         then these as well; None: there are none before."""
         cache = self.new_cache() if cache is None else cache
-        array = np.asarray(tokens, np.int64)
-        if array.ndim != 1 or len(array) == 0 or array.min() < 0 or array.max() >= self._vocabulary:
-            raise Error("these are no tokens of the model", id="TSR-4038", legal=f"one or more numbers, 0 to {self._vocabulary - 1}")
+        try:
+            array = np.asarray(tokens, np.int64)
+        except (OverflowError, ValueError):  # numbers beyond 64 bits, lists in lists
+            array = np.empty(0, np.int64)
+        if array.ndim != 1 or len(array) == 0 or array.min() < 0 or array.max() >= self.vocabulary:
+            raise Error("these are no tokens of the model", id="TSR-4038", legal=f"one or more numbers, 0 to {self.vocabulary - 1}")
         if len(cache.tokens) + len(array) > self.context:
             raise Error(
                 f"{len(cache.tokens) + len(array)} tokens", id="TSR-4038", legal=f"at most {self.context}",

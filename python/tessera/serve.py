@@ -15,6 +15,7 @@ import contextlib
 import json
 import os
 import sys
+import threading
 import time
 import uuid
 from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
@@ -63,6 +64,8 @@ class _Request:
                 self.ids = tokenizer.encode(prompt)
             elif isinstance(prompt, list) and all(isinstance(t, int) and not isinstance(t, bool) for t in prompt):
                 self.ids = prompt
+                if not all(0 <= token < model.vocabulary for token in prompt):
+                    raise BadRequest(f"'prompt' has numbers that are no tokens; legal: 0 to {model.vocabulary - 1}")
             else:
                 raise BadRequest("'prompt' must be a text, or a list of numbers of tokens")
         if _number(body, "n", 1, int, 1, 1) != 1 or body.get("best_of") not in (None, 1):
@@ -73,8 +76,8 @@ class _Request:
         most = "max_completion_tokens" if body.get("max_completion_tokens") is not None else "max_tokens"
         self.max_tokens = _number(body, most, room if chat else 16, int, 0, 1 << 31)
         stop = body.get("stop")
-        self.stop = [stop] if isinstance(stop, str) else list(stop or [])
-        if not all(isinstance(text, str) and text for text in self.stop):
+        self.stop = [stop] if isinstance(stop, str) else [] if stop is None else stop
+        if not isinstance(self.stop, list) or not all(isinstance(text, str) and text for text in self.stop):
             raise BadRequest("'stop' must be a text or texts")
         self.stream = bool(body.get("stream", False))
         options = body.get("stream_options")
@@ -135,13 +138,16 @@ class _Caches:
                 self._changed.notify()
 
 
-def application(model: llm.LanguageModel, name: str, *, caches: int = 4, lookup: int = 0) -> Any:
-    """An ASGI application."""
+def application(
+    model: llm.LanguageModel, name: str, *, caches: int = 4, lookup: int = 0, ending: threading.Event | None = None
+) -> Any:
+    """An ASGI application. Answers end where they are once `ending` is set."""
     from starlette.applications import Starlette
     from starlette.requests import Request
     from starlette.responses import JSONResponse, Response, StreamingResponse
     from starlette.routing import Route
 
+    ending = ending or threading.Event()
     pool = _Caches(model, caches)
     worker = ThreadPoolExecutor(1, "tokens")  # a model runs one thing at a time
     begun = int(time.time())
@@ -154,7 +160,7 @@ def application(model: llm.LanguageModel, name: str, *, caches: int = 4, lookup:
         loop = asyncio.get_running_loop()
         async with pool.like(request.ids) as cache:
             texts = request.pieces(model, cache)
-            while (piece := await loop.run_in_executor(worker, next, texts, None)) is not None:
+            while not ending.is_set() and (piece := await loop.run_in_executor(worker, next, texts, None)) is not None:
                 yield piece
 
     async def complete(http: Request, chat: bool) -> Response:
@@ -162,7 +168,7 @@ def application(model: llm.LanguageModel, name: str, *, caches: int = 4, lookup:
             request = _Request(model, await http.json(), chat, lookup)
         except BadRequest as error:
             return refused(str(error))
-        except json.JSONDecodeError as error:
+        except (ValueError, RecursionError) as error:  # no UTF-8, no JSON, or brackets in brackets without end
             return refused(f"the body is no JSON: {error}")
         except Error as error:
             return refused(str(error))
@@ -216,7 +222,14 @@ def application(model: llm.LanguageModel, name: str, *, caches: int = 4, lookup:
     async def health(http: Request) -> Response:
         return JSONResponse({"status": "ok"})
 
+    async def unknown(http: Request, error: Exception) -> Response:
+        status = getattr(error, "status_code", 404)
+        answer = refused(f"{http.method} {http.url.path}: {getattr(error, 'detail', 'no such address')}", status)
+        answer.headers.update(getattr(error, "headers", None) or {})
+        return answer
+
     return Starlette(
+        exception_handlers={404: unknown, 405: unknown},
         routes=[
             Route("/v1/models", models), Route("/v1/completions", completions, methods=["POST"]),
             Route("/v1/chat/completions", chat_completions, methods=["POST"]), Route("/health", health),
@@ -251,7 +264,18 @@ def main(arguments: Sequence[str] | None = None) -> int:
         print(f"error {error}", file=sys.stderr)
         return 1
     name = given.name or os.path.splitext(os.path.basename(given.model))[0]
-    uvicorn.run(application(model, name, caches=max(given.caches, 1), lookup=given.lookup), host=given.host, port=given.port)
+    ending = threading.Event()
+
+    class Server(uvicorn.Server):
+        """One that lets answers end when it is told to, instead of waiting for the last of them."""
+
+        def handle_exit(self, signal: int, frame: Any) -> None:
+            ending.set()
+            super().handle_exit(signal, frame)
+
+    served = application(model, name, caches=max(given.caches, 1), lookup=given.lookup, ending=ending)
+    with contextlib.suppress(KeyboardInterrupt):  # of which the server is through when it tells
+        Server(uvicorn.Config(served, host=given.host, port=given.port, lifespan="off")).run()
     return 0
 
 
