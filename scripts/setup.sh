@@ -11,7 +11,8 @@
 #
 # What goes where:  Debian packages -> the system;  Python packages, Open MPI with its headers and mpirun
 # among them -> .venv/ (pinned in scripts/requirements.txt);
-# PyTorch -> .venv-torch/ (scripts/requirements-torch.txt);  what language models need -> .venv-llm/;  the ONNX schema -> .deps/onnx/;  the PP-OCR models of the demo
+# PyTorch -> .venv-torch/ (scripts/requirements-torch.txt);  what language models need -> .venv-llm/;
+# the ONNX schema -> .deps/onnx/;  the PP-OCR models of the demo
 # -> .deps/ppocr/;  magika's model -> .deps/magika/ (both pinned, checked by sha256).
 set -euo pipefail
 cd "$(dirname "$0")/.."
@@ -64,7 +65,7 @@ for argument in "$@"; do
     --torch) with_torch=1 ;;
     --llm) with_llm=1 ;;
     --check) check_only=1 ;;
-    -h | --help) sed -n '2,16s/^# \{0,1\}//p' "$0"; exit 0 ;;
+    -h | --help) sed -n '2,17s/^# \{0,1\}//p' "$0"; exit 0 ;;
     *) echo "setup: unknown option '$argument'; known: --dev --cuda --torch --llm --check" >&2; exit 1 ;;
   esac
 done

@@ -41,13 +41,15 @@ constexpr Flag kGenerateFlags[] = {
     {"--threads", FlagKind::kNumber, "Default: as tessera run"},
     {"--context", FlagKind::kNumber, "The most tokens of prompt and answer (default: 2048)"},
     {"--module", FlagKind::kText, "Where the compiled model is, or goes to"},
-    {"--precision", FlagKind::kText, "f32, bf16 or f16 (default: f32)"},
+    {"--precision", FlagKind::kText, "f32, bf16, f16 or i8 (default: f32)"},
     {"--stats", FlagKind::kSwitch, "Tokens per second, on standard error"},
 };
 constexpr Flag kServeFlags[] = {
     {"--host", FlagKind::kText, "Default: 127.0.0.1, this machine alone"},
     {"--port", FlagKind::kNumber, "Default: 8080; 0: any that is free"},
     {"--name", FlagKind::kText, "The model's name in answers (default: the file's)"},
+    {"--batch", FlagKind::kNumber, "Requests in a run of the model (default: 1)"},
+    {"--precision", FlagKind::kText, "f32, bf16, f16 or i8 (default: f32)"},
     {"--caches", FlagKind::kNumber, "Requests at a time, and conversations to remember (default: 4)"},
     {"--lookup", FlagKind::kNumber, "Guess so many tokens at a time from the text so far (default: 0)"},
     {"--threads", FlagKind::kNumber, "Default: as tessera run"},

@@ -107,8 +107,10 @@ void add_compile_flags(CLI::App& app, CompileFlags& flags) {
       ->check(CLI::Range(0, kMostThreads))
       ->type_name("N")
       ->group(group);
-  app.add_option("--precision", flags.precision,
-                 "f32, bf16 or f16: what convolutions and products with weights read; they sum in f32")
+  app.add_option(
+         "--precision", flags.precision,
+         "f32, bf16 or f16: what convolutions and products with weights read; they sum in f32. i8: what products with "
+         "weights in blocks read")
       ->capture_default_str()
       ->type_name("TYPE")
       ->group(group);

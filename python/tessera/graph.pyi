@@ -620,6 +620,9 @@ def rms_norm(x0: Operand, x1: Operand | None = None, /, *, epsilon: float, axis:
 def round(x0: Operand, /, *, name: str = "") -> Value:
     """The nearest integer, halves to even."""
 
+def scaled_matmul(x0: Operand, x1: Operand, x2: Operand, /, *, name: str = "") -> Value:
+    """Rows of bytes times the rows of a matrix: the sums over k of x[.., k] * scales[.., k / group] * w[column, k]. As many neighbours of a row as there are elements for each of its scales are a group."""
+
 def scatter(x0: Operand, x1: Operand, x2: Operand, /, *, join: str, name: str = "") -> Value:
     """x [B, P, I] with updates [B, U, I] at places [B, U] of dimension 1, one after the other; a place that does not exist takes none.
 

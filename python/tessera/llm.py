@@ -31,7 +31,7 @@ from ._errors import Error
 from ._model import Model
 from ._tokenizer import Tokenizer
 
-__all__ = ["Cache", "LanguageModel", "Text", "load"]
+__all__ = ["Cache", "Generation", "LanguageModel", "Text", "load"]
 
 Prompt = Union[str, Sequence[int]]
 
@@ -88,21 +88,84 @@ class Text:
         return self._tokenizer.decode(self._pending)[len(self._said) :]
 
 
+class Generation:
+    """An answer on its way: `piece` says which tokens the model reads next, `accept` what comes of it. Whoever has several
+    of them reads a piece of each in one run (:meth:`LanguageModel.together`)."""
+
+    def __init__(
+        self, model: LanguageModel, prompt: Prompt, cache: Cache, *, max_tokens: int = 128, temperature: float = 0.0, top_k: int = 0,
+        top_p: float = 1.0, seed: int | None = None, stop_at_end: bool = True, lookup: int = 0,
+    ) -> None:
+        if not (temperature >= 0 and top_k >= 0 and 0 < top_p <= 1 and max_tokens >= 0 and lookup >= 0):
+            raise Error(
+                "sampling cannot be so", id="TSR-4038",
+                legal="temperature >= 0, top_k >= 0, 0 < top_p <= 1, max_tokens >= 0, lookup >= 0",
+            )
+        self._ids = model.tokenizer.encode(prompt) if isinstance(prompt, str) else list(prompt)
+        if not self._ids:
+            raise Error("the prompt is empty", id="TSR-4038", legal="at least one token")
+        self._model, self.cache = model, cache
+        self._sampling = (temperature, top_k, top_p, np.random.default_rng(seed))
+        self._end = model.tokenizer.end if stop_at_end else set()
+        self._lookup = min(lookup, model.chunk - 1)
+        self._left = max_tokens
+        self._guessed: list[int] = []
+        self.done = max_tokens == 0
+
+    def piece(self, most: int | None = None) -> tuple[list[int], Cache, int]:
+        """Tokens, of a prompt at most so many; the cache with those before; and of how many of them scores are wanted."""
+        wanted, known = self._ids + self._guessed, self.cache.tokens
+        # What the cache begins with as well need not be computed again, but for one token.
+        same = len(known) if known == wanted[: len(known)] else next(i for i, (a, b) in enumerate(zip(wanted + [-1], known)) if a != b)
+        self.cache.truncate(min(same, len(self._ids) - 1))
+        rest = wanted[len(self.cache.tokens) :]
+        if len(rest) > 1 + len(self._guessed):
+            rest = rest[: min(most or self._model.chunk, self._model.chunk)]
+        whole = len(self.cache.tokens) + len(rest) == len(wanted)
+        return rest, self.cache, 1 + len(self._guessed) if whole else 1
+
+    def accept(self, scores: np.ndarray) -> list[int]:
+        """The tokens that are decided by the scores of the piece; none while the prompt is not through."""
+        if len(self.cache.tokens) < len(self._ids) + len(self._guessed):
+            return []
+        decided = []
+        for row in range(len(scores)):
+            token = _choose(scores[row], *self._sampling)
+            self.done = token in self._end
+            if self.done:
+                break
+            decided.append(token)
+            self._left -= 1
+            self.done = self._left == 0 or len(self._ids) >= self._model.context
+            if self.done:
+                break
+            self._ids.append(token)
+            if row == len(self._guessed) or token != self._guessed[row]:
+                break
+        self._guessed = []
+        if not self.done:
+            self._guessed = _guess(self._ids, min(self._lookup, self._left - 1, self._model.context - len(self._ids)))
+        return decided
+
+
 class LanguageModel:
     """Made by :func:`load`. One thread at a time may generate."""
 
-    def __init__(self, model: Model, metadata: Mapping[str, Any]) -> None:
+    def __init__(self, model: Model, metadata: Mapping[str, Any], sequences: int = 1) -> None:
         self.model = model
         self.metadata = metadata
         symbols = model.symbols
         self.chunk: int = symbols.get("length", (1, 1))[1]
-        """The most tokens that one run takes; longer prompts come in pieces."""
+        """The most tokens that one run takes of a sequence; longer prompts come in pieces."""
         self.context: int = min(symbols["past"][1] + 1, int(metadata[f"{metadata['general.architecture']}.context_length"]))
         """The most tokens of a prompt and its answer."""
+        self.sequences = sequences
+        """How many sequences one run takes."""
         self._tokenizer: Tokenizer | None = None
-        self._widths = [int(info.shape[1]) for info in model.inputs[2:]]
+        self._widths = [int(info.shape[1]) for info in model.inputs[sequences + 1 : sequences + 1 + len(model.outputs) // sequences]]
         self.vocabulary = int(model.outputs[0].shape[1])
         self._cache = self.new_cache()
+        self._idle = [self.new_cache() for _ in range(sequences - 1)]
 
     @property
     def tokenizer(self) -> Tokenizer:
@@ -131,24 +194,40 @@ class LanguageModel:
             )
         results = []
         for begin in range(0, len(array), self.chunk):
-            part = array[begin : begin + self.chunk]
-            rows = np.arange(len(part)) if every else np.array([len(part) - 1])
-            room = cache.room(len(part))  # before `past`, whose arrays it may replace
-            scores = self.model.run([part, rows, *cache.past()], [None, *room])[0]
-            cache.tokens += part.tolist()
+            part = array[begin : begin + self.chunk].tolist()
+            scores = self.together([(part, cache, len(part) if every else 1)])[0]
             if every or begin + self.chunk >= len(array):
                 results.append(scores)
         return np.concatenate(results) if len(results) > 1 else results[0]
 
-    def tokens(
-        self, prompt: Prompt, *, max_tokens: int = 128, temperature: float = 0.0, top_k: int = 0, top_p: float = 1.0,
-        seed: int | None = None, stop_at_end: bool = True, lookup: int = 0, cache: Cache | None = None,
-    ) -> Iterator[int]:
+    def together(self, pieces: Sequence[tuple[Sequence[int], Cache, int]]) -> list[np.ndarray]:
+        """One run for several sequences, at most `sequences`: of each, tokens, the cache of those before, which then has these
+        as well, and of how many of the last tokens scores are wanted. The scores are those of a run for each alone."""
+        given: list[np.ndarray] = []
+        count = 0
+        rows: list[int] = []
+        past, room, counts = [], [], []
+        # Places that nobody has read one token that nobody asks for.
+        idle: list[tuple[Sequence[int], Cache, int]] = [([0], cache, 0) for cache in self._idle[: self.sequences - len(pieces)]]
+        for tokens, cache, wanted in [*pieces, *idle]:
+            given.append(np.array(tokens, np.int64))
+            count += len(tokens)
+            rows += range(count - wanted, count)
+            counts.append(wanted)
+            room += cache.room(len(tokens))  # before `past`, whose arrays it may replace
+            past += cache.past()
+        scores = self.model.run([*given, np.array(rows, np.int64), *past], [None, *room])[0]
+        for tokens, cache, _ in pieces:
+            cache.tokens += tokens
+        ends = np.cumsum(counts)
+        return [scores[end - count : end] for end, count in zip(ends, counts[: len(pieces)])]
+
+    def tokens(self, prompt: Prompt, *, cache: Cache | None = None, **options: Any) -> Iterator[int]:
         """The tokens that follow a prompt, one after another.
 
         `temperature` 0 takes the best one each time; more draws, with `seed` always the same, among the `top_k` best (0: all),
-        and of these among the fewest that together have the probability `top_p`. It ends with a token that says so, at
-        `max_tokens`, or when the context is full.
+        and of these among the fewest that together have the probability `top_p`. It ends with a token that says so (unless
+        `stop_at_end` is false), at `max_tokens`, or when the context is full.
 
         With `lookup`, so many tokens are guessed at a time: those that followed where the text's last words stood before.
         One run tries all of them, which costs little more than one token; what is drawn decides how many stand, so the text
@@ -156,41 +235,35 @@ class LanguageModel:
 
         `cache` is where keys and values are kept; None: the model's own.
         """
-        if not (temperature >= 0 and top_k >= 0 and 0 < top_p <= 1 and max_tokens >= 0 and lookup >= 0):
-            raise Error(
-                "sampling cannot be so", id="TSR-4038",
-                legal="temperature >= 0, top_k >= 0, 0 < top_p <= 1, max_tokens >= 0, lookup >= 0",
-            )
-        ids = self.tokenizer.encode(prompt) if isinstance(prompt, str) else list(prompt)
-        if not ids:
-            raise Error("the prompt is empty", id="TSR-4038", legal="at least one token")
-        random = np.random.default_rng(seed)
-        end = self.tokenizer.end if stop_at_end else set()
-        cache = self._cache if cache is None else cache
-        lookup = min(lookup, self.chunk - 1)
-        scores, guessed = self._scores(ids, [], cache), []
-        for count in range(max_tokens):
-            token = _choose(scores[0], temperature, top_k, top_p, random)
-            if token in end:
-                return
-            yield token
-            if count + 1 == max_tokens or len(ids) >= self.context:
-                return
-            ids.append(token)
-            if guessed and token == guessed[0] and cache.tokens[: len(ids)] == ids:
-                scores, guessed = scores[1:], guessed[1:]
-                continue
-            guessed = _guess(ids, min(lookup, max_tokens - count - 2, self.context - len(ids)))
-            scores = self._scores(ids, guessed, cache)
+        generation = Generation(self, prompt, self._cache if cache is None else cache, **options)
+        while not generation.done:
+            yield from generation.accept(self.together([generation.piece()])[0])
 
-    def _scores(self, ids: list[int], guessed: list[int], cache: Cache) -> np.ndarray:
-        """What may follow `ids`, and each of the guessed tokens behind them. What the cache begins with as well need not be
-        computed again, but for one token."""
-        known = cache.tokens
-        same = len(known) if known == ids[: len(known)] else next(i for i, (a, b) in enumerate(zip(ids + [-1], known)) if a != b)
-        cache.truncate(min(same, len(ids) - 1))
-        scores = self.logits(ids[len(cache.tokens) :] + guessed, cache, every=bool(guessed))
-        return scores[len(scores) - len(guessed) - 1 :]
+    def tokens_of_all(self, prompts: Sequence[Prompt], **options: Any) -> list[list[int]]:
+        """The tokens that follow each of several prompts, `sequences` of which are in work at a time. They are those of
+        :meth:`tokens`, however many there are. Of options, `seed` may be a list."""
+        seeds = options.pop("seed", None)
+        found: list[list[int]] = [[] for _ in prompts]
+        waiting = list(range(len(prompts)))
+        caches = [self.new_cache() for _ in range(min(self.sequences, len(prompts)))]
+        active: dict[int, Generation] = {}
+        while waiting or active:
+            while waiting and caches:
+                number = waiting.pop(0)
+                seed = seeds[number] if isinstance(seeds, Sequence) else seeds
+                active[number] = Generation(self, prompts[number], caches.pop(), seed=seed, **options)
+            going = [(number, generation) for number, generation in active.items() if not generation.done]
+            for number in active.keys() - {number for number, _ in going}:
+                caches.append(active.pop(number).cache)
+            if not going:
+                continue
+            for (number, generation), scores in zip(going, self.together([generation.piece() for _, generation in going])):
+                found[number] += generation.accept(scores)
+        return found
+
+    def generate_all(self, prompts: Sequence[Prompt], **options: Any) -> list[str]:
+        """The texts that follow several prompts. Options are those of :meth:`tokens_of_all`."""
+        return [self.tokenizer.decode(tokens) for tokens in self.tokens_of_all(prompts, **options)]
 
     def stream(self, prompt: Prompt, **options: Any) -> Iterator[str]:
         """The text that follows a prompt, in pieces as they come. Options are those of :meth:`tokens`."""
@@ -215,30 +288,34 @@ class LanguageModel:
 
 def load(
     path: str | os.PathLike[str], *, module: str | os.PathLike[str] | None = None, context: int = 2048, chunk: int = 512,
-    threads: int | None = None, precision: str = "f32",
+    threads: int | None = None, precision: str = "f32", sequences: int = 1,
 ) -> LanguageModel:
     """A language model out of a GGUF file.
 
     `module` is where the compiled model is, or goes to when it is not there yet, or was made of another file or for other
     sizes, which a file `module`.key says; None keeps it in memory. `context` is the
-    most tokens of a prompt and its answer, `chunk` the most that one run takes; both are cut to what the model has.
+    most tokens of a prompt and its answer, `chunk` the most that one run takes; both are cut to what the model has. One run
+    takes `sequences` of them, which read the weights once. `precision` "i8" rounds what is multiplied with weights in blocks
+    to bytes, 32 with one scale, as llama.cpp does.
     """
     path = os.fspath(path)
     metadata = json.loads(_native.language_model_metadata(path))
     declared = metadata.get(f"{metadata.get('general.architecture')}.context_length")
     context = min(context, declared) if isinstance(declared, int) and declared > 0 else context
     chunk = min(chunk, context)
-    options: dict[str, Any] = {
-        "threads": threads, "precision": precision,
-        "dims": {"length": (1, chunk), "past": (0, max(context - 1, 1)), "kept": (1, chunk)},
-    }
+    if sequences < 1:
+        raise Error(f"{sequences} sequences", id="TSR-4038", legal="1 or more")
+    dims = {"length": (1, chunk), "past": (0, max(context - 1, 1)), "kept": (1, chunk * sequences)}
+    for number in range(1, sequences):
+        dims |= {f"length.{number}": dims["length"], f"past.{number}": dims["past"]}
+    options: dict[str, Any] = {"threads": threads, "precision": precision, "dims": dims}
     if module is None:
-        return LanguageModel(compile(path, **options), metadata)
+        return LanguageModel(compile(path, **options), metadata, sequences)
     # Beside the module stands what it was compiled from and how: another file, or other sizes, compile it again.
     key, about = f"{os.fspath(module)}.key", os.stat(path)
     made_from = json.dumps(
         {"model": os.path.abspath(path), "bytes": about.st_size, "changed": about.st_mtime_ns, "context": context, "chunk": chunk,
-         "precision": precision}
+         "precision": precision, "sequences": sequences}
     )
     known = None
     if os.path.exists(key):
@@ -248,7 +325,7 @@ def load(
         compile_file(path, module, **options)
         with open(key, "w", encoding="utf-8") as file:
             file.write(made_from)
-    return LanguageModel(_load_module(module, threads=threads), metadata)
+    return LanguageModel(_load_module(module, threads=threads), metadata, sequences)
 
 
 _LONGEST_CONTEXT = 3  # tokens by which a guess is looked up
@@ -295,7 +372,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--threads", type=int, help="default: as tessera run")
     parser.add_argument("--context", type=int, default=2048, help="the most tokens of prompt and answer (default: 2048)")
     parser.add_argument("--module", help="where the compiled model is, or goes to")
-    parser.add_argument("--precision", default="f32", help="f32, bf16 or f16 (default: f32)")
+    parser.add_argument("--precision", default="f32", help="f32, bf16, f16 or i8 (default: f32)")
     parser.add_argument("--stats", action="store_true", help="tokens per second, on standard error")
     given = parser.parse_args(arguments)
     try:

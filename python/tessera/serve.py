@@ -3,8 +3,9 @@ streaming as server-sent events.
 
     tessera serve MODEL.gguf --port 8080
 
-Requests take turns token by token. Each has a cache of keys and values out of a few; a request gets the one that begins most
-like its prompt, so a conversation goes on where it was. Needs the packages starlette and uvicorn.
+Requests are answered together, `--batch` of them in a run, which reads the weights once; more take turns. Each has a cache of
+keys and values out of a few; a request gets the one that begins most like its prompt, so a conversation goes on where it was.
+Needs the packages starlette and uvicorn.
 """
 
 from __future__ import annotations
@@ -14,12 +15,12 @@ import asyncio
 import contextlib
 import json
 import os
+import queue
 import sys
 import threading
 import time
 import uuid
-from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import AsyncIterator, Mapping, Sequence
 from typing import Any
 
 from . import llm
@@ -90,22 +91,27 @@ class _Request:
         self.finish = "stop"
         self.count = 0
 
-    def pieces(self, model: llm.LanguageModel, cache: llm.Cache) -> Iterator[str]:
-        """The text piece by piece; an empty one where there is nothing to say after a token. What may be the beginning of a
-        stop text is held back."""
-        text, held = llm.Text(model.tokenizer), ""
-        for token in model.tokens(self.ids, cache=cache, **self.options):
-            self.count += 1
-            held += text.add(token)
-            places = [place for stop in self.stop if (place := held.find(stop)) >= 0]
-            if places:
-                yield held[: min(places)]
-                return
-            keep = max((n for stop in self.stop for n in range(1, len(stop)) if held.endswith(stop[:n])), default=0)
-            yield held[: len(held) - keep]
-            held = held[len(held) - keep :]
-        self.finish = "length" if self.count >= self.max_tokens or len(self.ids) + self.count >= model.context else "stop"
-        yield held + text.rest()
+    def begin(self, model: llm.LanguageModel, cache: llm.Cache) -> llm.Generation:
+        self._text, self._held = llm.Text(model.tokenizer), ""
+        self._context = model.context
+        return llm.Generation(model, self.ids, cache, **self.options)
+
+    def add(self, token: int) -> tuple[str, bool]:
+        """What there is to say after a token, and whether it ends there. What may be the beginning of a stop text is held
+        back."""
+        self.count += 1
+        held = self._held + self._text.add(token)
+        places = [place for stop in self.stop if (place := held.find(stop)) >= 0]
+        if places:
+            return held[: min(places)], True
+        keep = max((n for stop in self.stop for n in range(1, len(stop)) if held.endswith(stop[:n])), default=0)
+        self._held = held[len(held) - keep :]
+        return held[: len(held) - keep], False
+
+    def end(self) -> str:
+        """What is left to say where no stop text ended it."""
+        self.finish = "length" if self.count >= self.max_tokens or len(self.ids) + self.count >= self._context else "stop"
+        return self._held + self._text.rest()
 
     def usage(self) -> dict[str, int]:
         return {
@@ -113,29 +119,125 @@ class _Request:
         }
 
 
-class _Caches:
-    """A few caches; who asks for one waits until one is free."""
+class _Engine:
+    """A thread that runs the model for all requests that are there: a piece of as many as one run takes, in turn. A request
+    waits for one of a few caches, and gets the one that begins most like its prompt."""
 
-    def __init__(self, model: llm.LanguageModel, count: int) -> None:
-        self._free = [model.new_cache() for _ in range(count)]
-        self._changed = asyncio.Condition()
+    PROMPT = 64  # tokens of a prompt that are read in a run where others wait for their next token
 
-    @contextlib.asynccontextmanager
-    async def like(self, ids: Sequence[int]) -> AsyncIterator[llm.Cache]:
+    def __init__(self, model: llm.LanguageModel, caches: int, ending: threading.Event) -> None:
+        self._model, self._ending = model, ending
+        self._free = [model.new_cache() for _ in range(caches)]
+        self._asked: queue.SimpleQueue[_Answer | None] = queue.SimpleQueue()
+        threading.Thread(target=self._run, name="tokens", daemon=True).start()
+
+    def ask(self, request: _Request) -> _Answer:
+        answer = _Answer(request, asyncio.get_running_loop())
+        self._asked.put(answer)
+        if self._ending.is_set():  # the thread may be through
+            answer.say(None)
+        return answer
+
+    def wake(self) -> None:
+        self._asked.put(None)
+
+    def _run(self) -> None:
+        waiting: list[_Answer] = []
+        active: list[_Answer] = []
+        while not self._ending.is_set():
+            idle = not active and not (waiting and self._free)
+            with contextlib.suppress(queue.Empty):
+                while (answer := self._asked.get(block=idle)) is not None:
+                    waiting.append(answer)
+                    idle = False
+            while waiting and self._free:
+                self._begin(waiting.pop(0), active)
+            going = active[: self._model.sequences]
+            if going and not self._ending.is_set():
+                self._step(going)
+            for answer in active:
+                if answer.over:
+                    self._free.append(answer.generation.cache)  # the last one is the one used last
+            # Those that did not get a place are next.
+            rest = [answer for answer in going if not answer.over]
+            active = [answer for answer in active[len(going) :] if not answer.over] + rest
+        for answer in waiting + active:
+            answer.say(None)
+
+    def _begin(self, answer: _Answer, active: list[_Answer]) -> None:
+        if answer.gone:
+            return
+        ids = answer.request.ids
+
         def same(cache: llm.Cache) -> int:
             return next((i for i, (a, b) in enumerate(zip(ids, cache.tokens)) if a != b), min(len(ids), len(cache.tokens)))
 
-        async with self._changed:
-            await self._changed.wait_for(lambda: self._free)
-            # Of those that have nothing in common, the one that was used longest ago.
-            cache = max(self._free, key=same)
-            self._free.remove(cache)
+        # Of those that have nothing in common, the one that was used longest ago.
+        cache = max(self._free, key=same)
+        self._free.remove(cache)
         try:
-            yield cache
+            answer.generation = answer.request.begin(self._model, cache)
+        except Error as error:
+            self._free.append(cache)
+            answer.say(error)
+            return
+        active.append(answer)
+        if answer.generation.done:
+            answer.finish()
+
+    def _step(self, going: list[_Answer]) -> None:
+        for answer in going:
+            answer.over |= answer.gone
+        going = [answer for answer in going if not answer.over]
+        if not going:
+            return
+        try:
+            most = self.PROMPT if len(going) > 1 else None
+            scores = self._model.together([answer.generation.piece(most) for answer in going])
+        except Error as error:
+            for answer in going:
+                answer.say(error)
+                answer.over = True
+            return
+        for answer, of_it in zip(going, scores):
+            for token in answer.generation.accept(of_it):
+                text, ended = answer.request.add(token)
+                answer.say(text)
+                if ended:
+                    answer.say(None)
+                    answer.over = True
+                    break
+            if answer.generation.done and not answer.over:
+                answer.finish()
+
+
+class _Answer:
+    """An answer between the thread that makes it and the loop that sends it."""
+
+    def __init__(self, request: _Request, loop: asyncio.AbstractEventLoop) -> None:
+        self.request, self._loop = request, loop
+        self._said: asyncio.Queue[str | Error | None] = asyncio.Queue()
+        self.generation: llm.Generation
+        self.over = False  # its cache is free
+        self.gone = False  # nobody waits for it
+
+    def say(self, what: str | Error | None) -> None:
+        with contextlib.suppress(RuntimeError):  # of a loop that is closed
+            self._loop.call_soon_threadsafe(self._said.put_nowait, what)
+
+    def finish(self) -> None:
+        self.say(self.request.end())
+        self.say(None)
+        self.over = True
+
+    async def pieces(self) -> AsyncIterator[str]:
+        try:
+            while (said := await self._said.get()) is not None:
+                if isinstance(said, Error):
+                    raise said
+                yield said
         finally:
-            async with self._changed:
-                self._free.append(cache)
-                self._changed.notify()
+            self.gone = True
 
 
 def application(
@@ -148,20 +250,12 @@ def application(
     from starlette.routing import Route
 
     ending = ending or threading.Event()
-    pool = _Caches(model, caches)
-    worker = ThreadPoolExecutor(1, "tokens")  # a model runs one thing at a time
+    engine = _Engine(model, max(caches, model.sequences), ending)
     begun = int(time.time())
 
     def refused(message: str, status: int = 400) -> Response:
         kind = "invalid_request_error" if status < 500 else "server_error"
         return JSONResponse({"error": {"message": message, "type": kind, "param": None, "code": None}}, status)
-
-    async def pieces(request: _Request) -> AsyncIterator[str]:
-        loop = asyncio.get_running_loop()
-        async with pool.like(request.ids) as cache:
-            texts = request.pieces(model, cache)
-            while not ending.is_set() and (piece := await loop.run_in_executor(worker, next, texts, None)) is not None:
-                yield piece
 
     async def complete(http: Request, chat: bool) -> Response:
         try:
@@ -177,7 +271,7 @@ def application(
 
         if not request.stream:
             try:
-                text = "".join([piece async for piece in pieces(request)])
+                text = "".join([piece async for piece in engine.ask(request).pieces()])
             except Error as error:
                 return refused(str(error))
             said = {"message": {"role": "assistant", "content": text}} if chat else {"text": text}
@@ -194,7 +288,7 @@ def application(
             if chat:
                 yield event({"role": "assistant", "content": ""})
             try:
-                async for piece in pieces(request):
+                async for piece in engine.ask(request).pieces():
                     if piece:
                         yield event({"content": piece} if chat else piece)
             except Error as error:
@@ -228,13 +322,15 @@ def application(
         answer.headers.update(getattr(error, "headers", None) or {})
         return answer
 
-    return Starlette(
+    served = Starlette(
         exception_handlers={404: unknown, 405: unknown},
         routes=[
             Route("/v1/models", models), Route("/v1/completions", completions, methods=["POST"]),
             Route("/v1/chat/completions", chat_completions, methods=["POST"]), Route("/health", health),
         ]
     )
+    served.state.wake = engine.wake
+    return served
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -244,6 +340,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--port", type=int, default=8080, help="default: 8080; 0: any that is free")
     parser.add_argument("--name", help="the model's name in answers (default: the file's)")
     parser.add_argument("--caches", type=int, default=4, help="requests at a time, and conversations to remember (default: 4)")
+    parser.add_argument("--batch", type=int, default=1, help="requests in a run of the model (default: 1)")
+    parser.add_argument("--precision", default="f32", help="f32, bf16, f16 or i8 (default: f32)")
     parser.add_argument("--lookup", type=int, default=0, help="guess so many tokens at a time from the text so far (default: 0)")
     parser.add_argument("--threads", type=int, help="default: as tessera run")
     parser.add_argument("--context", type=int, default=2048, help="the most tokens of prompt and answer (default: 2048)")
@@ -258,7 +356,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
         print(f"error {missing}", file=sys.stderr)
         return 1
     try:
-        model = llm.load(given.model, module=given.module, context=given.context, threads=given.threads)
+        model = llm.load(
+            given.model, module=given.module, context=given.context, threads=given.threads, precision=given.precision,
+            sequences=given.batch,
+        )
         model.tokenizer.encode("")
     except Error as error:
         print(f"error {error}", file=sys.stderr)
@@ -271,9 +372,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
         def handle_exit(self, signal: int, frame: Any) -> None:
             ending.set()
+            wake()
             super().handle_exit(signal, frame)
 
     served = application(model, name, caches=max(given.caches, 1), lookup=given.lookup, ending=ending)
+    wake = served.state.wake
     with contextlib.suppress(KeyboardInterrupt):  # of which the server is through when it tells
         Server(uvicorn.Config(served, host=given.host, port=given.port, lifespan="off")).run()
     return 0

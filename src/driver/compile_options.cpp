@@ -58,13 +58,13 @@ bool is_needed(std::string_view name) {
 }  // namespace
 
 DType precision_of(const CompileOptions& options) {
-  for (const DType dtype : {DType::kF32, DType::kBF16, DType::kF16})
+  for (const DType dtype : {DType::kF32, DType::kBF16, DType::kF16, DType::kI8})
     if (options.precision == dtype_name(dtype)) return dtype;
   throw UserError({.id = "TSR-4027",
                    .message = fmt::format("there is no precision '{}'", options.precision),
                    .node = {},
-                   .legal = "f32, bf16, f16",
-                   .hint = did_you_mean(options.precision, {"f32", "bf16", "f16"})});
+                   .legal = "f32, bf16, f16, i8",
+                   .hint = did_you_mean(options.precision, {"f32", "bf16", "f16", "i8"})});
 }
 
 NumericsMode numerics_of(const CompileOptions& options) {

@@ -92,7 +92,12 @@ ModelReader open_tflite_model(const ModelSource& source) {
 // Ranges for the dimensions of a language model that neither --dim nor --shape fixes.
 CompileOptions with_usual_lengths(const GgufModel& model, const CompileOptions& options) {
   CompileOptions result = options;
-  for (const char* name : {kLength, kPast, kKept}) {
+  std::vector<std::string> names;
+  for (const SequenceNames& sequence :
+       sequence_names([&](const std::string& name) { return options.dims.contains(name); }))
+    names.insert(names.end(), {sequence.length, sequence.past});
+  names.emplace_back(kKept);
+  for (const std::string& name : names) {
     const bool shaped = std::any_of(options.shapes.begin(), options.shapes.end(), [&](const auto& shape) {
       const std::string& input = shape.first;
       return name == (input == "tokens" ? kLength : input == "rows" ? kKept : kPast);

@@ -10,6 +10,7 @@
 #include "graph_passes/layout/merge_conv_groups.h"
 #include "graph_passes/layout/pre_pad_conv.h"
 #include "graph_passes/pass.h"
+#include "graph_passes/quantized/byte_activations.h"
 #include "graph_passes/quantized/copy_dequantisations.h"
 #include "graph_passes/quantized/hoist_zero_points.h"
 #include "graph_passes/quantized/lower_precision.h"
@@ -66,6 +67,8 @@ constexpr GraphPass kPipeline[] = {
     {"trim_taps", "Takes out of filters what only ever meets padding", 1, Numerics::kExact, trim_taps},
     {"lower_precision", "Rounds what convolutions and products read to the precision that was asked for", 0,
      Numerics::kAlgorithm, lower_precision},
+    {"byte_activations", "Rounds what products with weights in blocks read to bytes, where that was asked for", 0,
+     Numerics::kAlgorithm, byte_activations},
     {"hoist_zero_points", "Takes zero points out of products of bytes, where the machine multiplies them", 1,
      Numerics::kExact, hoist_zero_points},
     {"split_resizes", "Turns an interpolation along several dimensions into one along each", 2, Numerics::kRounding,

@@ -39,6 +39,7 @@ const OpDef& group_op();                 // composite.cpp
 const OpDef& if_op();                    // if.cpp
 const OpDef& iota_op();                  // iota.cpp
 const OpDef& loop_op();                  // loop.cpp
+const OpDef& scaled_matmul_op();         // scaled_matmul.cpp
 const OpDef& matmul_op();                // matmul.cpp
 const OpDef& order_op();                 // order.cpp
 const OpDef& pad_op();                   // pad.cpp
@@ -86,6 +87,7 @@ inline constexpr const OpDef& (*kPrimitives[])() = {
     iota_op,
     loop_op,
     matmul_op,
+    scaled_matmul_op,
     order_op,
     pad_op,
     random_bits_op,

@@ -24,6 +24,9 @@ namespace tessera::inline schedule {
 namespace {
 
 constexpr std::array kRules = {
+    ScheduleRule{"blocked_bytes",
+                 "products of bytes that have a scale for each group with constant weights in blocks, by sums of bytes",
+                 1, Numerics::kRounding, blocked_bytes},
     ScheduleRule{
         "blocked_weights",
         "products with constant weights in blocks of a few bits or other narrow numbers, which are made floats "
@@ -125,7 +128,8 @@ std::variant<ScheduledKernel, Declined> ask(const ScheduleRule& rule, const Tens
   const bool symbolic = is_symbolic(kernel);
   if (symbolic && rule.apply == scalar_loops) return Declined{"a run decides about sizes"};
   Knobs knobs;
-  const bool directly = !symbolic || rule.apply == dynamic_loops || rule.apply == blocked_weights;
+  const bool directly =
+      !symbolic || rule.apply == dynamic_loops || rule.apply == blocked_weights || rule.apply == blocked_bytes;
   if (!directly && !kernel.is_single())
     return Declined{"the kernel has several results or reductions, and a run decides about sizes"};
   if (symbolic && rule.apply == row_reduce && gathers(kernel))
@@ -413,6 +417,7 @@ void schedule_program(Program& program, const Target& target, int opt_level, con
       break;
     }
   }
+  operands.share_tables();
   operands.place_calls();
   drop_unused_buffers(program);
 }

@@ -137,6 +137,25 @@ class Models(unittest.TestCase):
             with self.subTest(architecture=architecture):
                 self.check(architecture, ("F32",))
 
+    def test_activations_in_bytes(self):
+        """What products read is rounded to 8 bits, 32 with one scale; rows do not depend on how many there are."""
+        for types, changes in ((("Q4_0", "Q8_0", "Q4_1", "Q5_0", "Q5_1"), {}),
+                               (("Q4_K", "Q6_K", "Q5_K"), {"embedding_length": 256, "feed_forward_length": 512})):
+            random = np.random.default_rng(12)
+            metadata = gguf_models.metadata_of("llama", **changes)
+            tensors = gguf_models.tensors_of(metadata, random, types=types)
+            path = make("bytes", metadata, tensors)
+            ids = random.integers(0, 50, 40).tolist()
+            want = gguf_models.reference(metadata, gguf_models.weights_of(tensors), ids)
+            model = llm.load(path, threads=1, precision="i8")
+            found = model.logits(ids, every=True)
+            self.assertLess(np.abs(found - want).max(), 0.06 * np.abs(want).max())
+            self.assertGreater(np.abs(found - want).max(), 1e-5 * np.abs(want).max())
+            cache = model.new_cache()
+            pieces = [model.logits(ids[b:e], cache, every=True) for b, e in ((0, 1), (1, 8), (8, 9), (9, 30), (30, 40))]
+            self.assertTrue((np.concatenate(pieces) == found).all())
+            self.assertTrue((llm.load(path, threads=2, precision="i8").logits(ids, every=True) == found).all())
+
     def test_positions_are_scaled_without_a_way(self):
         """A factor alone means linear scaling."""
         self.check("llama", ("F32",), **{"rope.scaling.factor": 4.0})
@@ -363,10 +382,10 @@ class Generation(unittest.TestCase):
                 for lookup in (1, 3, 8, 500):
                     self.assertEqual(want, list(self.model.tokens(prompt, max_tokens=30, lookup=lookup, **options)))
         # A text that repeats itself is guessed.
-        runs, logits = [], self.model.logits
-        self.model.logits = lambda *given, **options: runs.append(1) or logits(*given, **options)
+        runs, together = [], self.model.together
+        self.model.together = lambda pieces: runs.append(1) or together(pieces)
         answer = list(self.model.tokens([5, 6, 7, 8], max_tokens=40, lookup=8))
-        del self.model.logits
+        del self.model.together
         if len(set(answer[-20:])) < 5:
             self.assertLess(len(runs), 30)
 
@@ -375,6 +394,29 @@ class Generation(unittest.TestCase):
         alone = [list(self.model.tokens(prompt, max_tokens=8)) for prompt in prompts]
         in_turn = list(zip(*(self.model.tokens(prompt, max_tokens=8) for prompt in prompts), strict=True))
         self.assertEqual(alone, [list(tokens) for tokens in zip(*in_turn)])
+
+    def test_in_a_batch(self):
+        """Several sequences in a run, of any lengths, some of them prompts and some of them tokens: each the text that it is
+        alone, whatever is drawn and guessed, with one thread or two, in f32 and in bytes."""
+        random = np.random.default_rng(6)
+        prompts = [random.integers(0, 50, int(random.integers(1, 30))).tolist() for _ in range(5)]
+        for precision in ("f32", "i8"):
+            alone = llm.load(self.path, threads=1, precision=precision)
+            alone._tokenizer = self.model._tokenizer
+            for sequences, threads, chunk in ((2, 1, 512), (3, 2, 7)):
+                together = llm.load(self.path, threads=threads, precision=precision, sequences=sequences, chunk=chunk)
+                together._tokenizer = self.model._tokenizer
+                for options in ({}, {"temperature": 1.0, "seed": [*range(5)]}, {"lookup": 4}):
+                    want = [list(alone.tokens(prompt, max_tokens=12, **({**options, "seed": n} if "seed" in options else options)))
+                            for n, prompt in enumerate(prompts)]
+                    self.assertEqual(together.tokens_of_all(prompts, max_tokens=12, **options), want, (precision, sequences, options))
+                scores = together.together([(prompt[:7], together.new_cache(), len(prompt[:7])) for prompt in prompts[:sequences]])
+                for prompt, found in zip(prompts, scores):
+                    self.assertTrue((found == alone.logits(prompt[:7], every=True)).all(), (precision, sequences))
+        self.assertEqual(together.tokens_of_all([], max_tokens=3), [])
+        self.assertEqual(together.tokens_of_all([[1], [2]], max_tokens=0), [[], []])
+        with self.assertRaises(tessera.Error):
+            llm.load(self.path, sequences=0)
 
     def test_sampling(self):
         ids = [7, 8, 9]

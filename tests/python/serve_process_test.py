@@ -39,7 +39,8 @@ def small_model(name="letters", joined=True):
     metadata = gguf_models.metadata_of("llama", context_length=4096)
     tokens = [*LETTERS, "he", *(f"<{n}>" for n in range(49 - len(LETTERS)))]
     metadata.update({
-        "tokenizer.ggml.model": "gpt2", "tokenizer.ggml.pre": "smollm", "tokenizer.ggml.tokens": tokens, "tokenizer.ggml.merges": ["h e"] if joined else ["h ?e"],
+        "tokenizer.ggml.model": "gpt2", "tokenizer.ggml.pre": "smollm", "tokenizer.ggml.tokens": tokens,
+        "tokenizer.ggml.merges": ["h e"] if joined else ["h ?e"],
         "tokenizer.ggml.token_type": [1] * len(tokens), "tokenizer.chat_template": TEMPLATE,
     })
     path = WORK / f"{name}.gguf"
@@ -89,10 +90,12 @@ class Process:
 
 
 class Letters(unittest.TestCase):
+    flags = ("--caches", "2")
+
     @classmethod
     def setUpClass(cls):
         cls.path = small_model()
-        cls.server = Process(cls.path, "--module", WORK / "letters.so", "--caches", "2", "--context", "300")
+        cls.server = Process(cls.path, "--module", WORK / f"{cls.__name__}.so", "--context", "300", *cls.flags)
 
     @classmethod
     def tearDownClass(cls):
@@ -152,7 +155,8 @@ class Letters(unittest.TestCase):
 
     def test_refused(self):
         bad = [{}, {"prompt": 3}, {"prompt": ""}, {"prompt": "a" * 400}, {"prompt": "a", "temperature": -1}, {"prompt": "a", "n": 2},
-               {"prompt": "a", "stop": [3]}, {"prompt": "a", "stop": 5}, {"prompt": "a", "stop": {"a": 1}}, {"prompt": "a", "max_tokens": "many"},
+               {"prompt": "a", "stop": [3]}, {"prompt": "a", "stop": 5}, {"prompt": "a", "stop": {"a": 1}},
+               {"prompt": "a", "max_tokens": "many"},
                {"prompt": [99]}, {"prompt": [-1]}, {"prompt": [2**70]}, {"prompt": [True]}, {"prompt": "a", "top_p": 0},
                {"prompt": "a", "seed": -1}, {"prompt": "a", "temperature": 1e400}, {"prompt": {"a": 1}}]
         for body in bad:
@@ -200,12 +204,21 @@ class Letters(unittest.TestCase):
         nothing.write_bytes(b"GGUF")
         taken = str(self.server.port)
         broken = small_model("broken", joined=False)
-        for arguments, words in (([str(nothing)], "TSR-"), ([str(broken)], "TSR-4037"), ([str(WORK / "none.gguf")], "TSR-"), ([str(self.path), "--port", taken], taken)):
+        cases = (([str(nothing)], "TSR-"), ([str(broken)], "TSR-4037"), ([str(WORK / "none.gguf")], "TSR-"),
+                 ([str(self.path), "--port", taken], taken))
+        for arguments, words in cases:
             done = subprocess.run([TESSERA, "serve", *arguments], capture_output=True, text=True, timeout=120,
                                   env={**os.environ, "TESSERA_PYTHON": sys.executable})
             self.assertNotEqual(done.returncode, 0, arguments)
             self.assertIn(words, done.stderr)
             self.assertNotIn("Traceback", done.stderr)
+
+
+class Batch(Letters):
+    """The same of a server that answers three requests in a run."""
+
+    flags = ("--batch", "3", "--caches", "3")
+    test_ends_in_the_middle_of_a_stream = test_what_cannot_be_served = None
 
 
 class _ignored:

@@ -307,9 +307,10 @@ Tensor random_blocks(const BlockedFormat& format, int64_t rows, int64_t terms, s
   return result;
 }
 
-// x w' + x_0 with a matrix in blocks, x_0 the first column of x where `has_epilogue`.
-Case make_blocked_case(const BlockedFormat& format, const Product& p, std::mt19937& random) {
-  const Tensor x = random_tensor(DType::kF32, {p.rows, p.terms}, random);
+// x w' with a matrix in blocks, with a bias where `has_epilogue`. With `group`, x is bytes with a scale for so many.
+Case make_blocked_case(const BlockedFormat& format, const Product& p, std::mt19937& random, int64_t group = 0) {
+  const Tensor x = random_tensor(group ? DType::kI8 : DType::kF32, {p.rows, p.terms}, random);
+  const Tensor scales = random_tensor(DType::kF32, {p.rows, group ? p.terms / group : 1}, random);
   const Tensor blocks = random_blocks(format, p.columns, p.terms, random);
   const Tensor bias = random_tensor(DType::kF32, {p.columns}, random);
   GraphInterpreter interpreter;
@@ -325,9 +326,11 @@ Case make_blocked_case(const BlockedFormat& format, const Product& p, std::mt199
   const auto constant = [&](const Tensor& t) {
     return builder.add(ops.get("constant"), {}, {{"value", std::make_shared<const Tensor>(t)}});
   };
-  const ValueId input = graph.add_input("x", TensorType{DType::kF32, make_shape(x.dims()), {}});
+  const ValueId input = graph.add_input("x", TensorType{x.dtype(), make_shape(x.dims()), {}});
   const ValueId weights = builder.add(ops.get("dequantize_blocks"), {constant(blocks)}, attrs);
-  ValueId y = builder.add(ops.get("matmul"), {input, weights}, {{"transpose_b", true}});
+  const ValueId scaled = group ? graph.add_input("s", TensorType{DType::kF32, make_shape(scales.dims()), {}}) : -1;
+  ValueId y = group ? builder.add(ops.get("scaled_matmul"), {input, scaled, weights}, {})
+                    : builder.add(ops.get("matmul"), {input, weights}, {{"transpose_b", true}});
   if (p.has_epilogue) y = builder.add(ops.get("add"), {y, constant(bias)}, {});
   graph.outputs = {y};
   const Graph grouped = fuse_groups(graph, {ops, interpreter, parse_target("x86-64-v3"), 1});
@@ -337,12 +340,15 @@ Case make_blocked_case(const BlockedFormat& format, const Product& p, std::mt199
   Case result{lower_node(grouped, node, kept), {}, Tensor(DType::kF32, {p.rows, p.columns})};
   for (const size_t i : kept) {
     const Node* producer = grouped.producer(node.inputs[i]);
-    result.args.push_back(producer ? *producer->attrs.get<TensorPtr>("value") : x);
+    const bool is_scales = grouped.value(node.inputs[i]).name == "s";
+    result.args.push_back(producer ? *producer->attrs.get<TensorPtr>("value") : is_scales ? scales : x);
   }
+  const auto scale_of = [&](int64_t r, int64_t k) { return group ? scales.get_double((r * p.terms + k) / group) : 1; };
   for (int64_t r = 0; r < p.rows; ++r)
     for (int64_t c = 0; c < p.columns; ++c) {
       double sum = p.has_epilogue ? bias.get_double(c) : 0;
-      for (int64_t k = 0; k < p.terms; ++k) sum += x.get_double(r * p.terms + k) * w.get_double(c * p.terms + k);
+      for (int64_t k = 0; k < p.terms; ++k)
+        sum += x.get_double(r * p.terms + k) * scale_of(r, k) * w.get_double(c * p.terms + k);
       result.want.set_double(r * p.columns + c, sum);
     }
   return result;
@@ -375,6 +381,42 @@ TEST(Products, WeightsInBlocks) {
         }
     }
   EXPECT_GT(taken, 35);
+}
+
+// The same of bytes with scales: where numbers of weights are made of bytes that lie together, their products are
+// summed as integers; else, and where the machine does not, as floats.
+TEST(Products, BytesTimesWeightsInBlocks) {
+  std::mt19937 random(14);
+  const auto pick = [&](std::initializer_list<int64_t> choices) {
+    return *(choices.begin() + static_cast<std::ptrdiff_t>(random() % choices.size()));
+  };
+  std::vector<std::string> targets = runnable_targets();
+  for (const char* features : {"avx512vnni", "avxvnni"})
+    if (const Target host = parse_target("native"); host.has(features) && host.has("avx512f"))
+      targets.push_back(std::string(features == std::string("avxvnni") ? "x86-64-v3" : "x86-64-v4") + ",+" + features);
+  int by_integers = 0;
+  for (const BlockedFormat& format : blocked_formats()) {
+    if (format.elements == 1) continue;
+    for (int i = 0; i < 2; ++i) {
+      Product p{i == 0 ? pick({1, 2, 3, 5, 7}) : pick({8, 9, 13, 30, 70}), pick({1, 2, 3}) * format.elements,
+                pick({1, 3, 8, 16, 31, 33, 64, 100})};
+      p.has_epilogue = i % 2 == 0;
+      const Case test = make_blocked_case(format, p, random, 32);
+      for (const std::string& target : targets)
+        for (const char* point : {"blocked_bytes", "blocked_bytes{vectors=1,rows=6}", "blocked_bytes{vectors=4,rows=2}",
+                                  "blocked_weights"}) {
+          std::string text;
+          const auto got = run_at(test, point, target, text);
+          const bool is_integer = std::string(point) != "blocked_weights";
+          EXPECT_TRUE(got || is_integer) << format.name << " " << p.text() << ": " << text;
+          if (!got) continue;
+          by_integers += is_integer;
+          EXPECT_EQ(difference(*got, test.want, 3e-6), "")
+              << format.name << " " << p.text() << " " << point << " on " << target;
+        }
+    }
+  }
+  EXPECT_GT(by_integers, 50);
 }
 
 }  // namespace

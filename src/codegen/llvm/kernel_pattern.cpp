@@ -148,6 +148,8 @@ Value* KernelEmitter::sum_of_products(const TensorIntrinsic& intrinsic, Value* a
   };
   if (intrinsic.code == IntrinsicCode::kCommonBits)
     return b_.CreateAdd(acc, b_.CreateUnaryIntrinsic(ids::ctpop, b_.CreateAnd(a, b)));
+  // The instruction's own first factor is the one without a sign.
+  if (intrinsic.code == IntrinsicCode::kQuadsU8I8 && intrinsic.factors == DType::kI8) std::swap(a, b);
   if (intrinsic.code == IntrinsicCode::kQuadsU8I8)
     return b_.CreateIntrinsic(
         by_width(ids::x86_avx512_vpdpbusd_128, ids::x86_avx512_vpdpbusd_256, ids::x86_avx512_vpdpbusd_512), {},

@@ -17,6 +17,7 @@ bool reads_in_blocks(const Graph& graph, const Node& node, const Node& reader) {
   const ValueId weights = node.outputs[0];
   if (graph.type(weights).rank() != 2) return false;
   if (reader.op->name == "gather") return reader.inputs[0] == weights && reader.attrs.get_int("axis") == 0;
+  if (reader.op->name == "scaled_matmul") return reader.inputs[2] == weights;
   return reader.op->name == "matmul" && reader.inputs[1] == weights && reader.inputs[0] != weights &&
          reader.attrs.get_or<bool>("transpose_b", false);
 }

@@ -92,7 +92,7 @@ Widened widen(const Graph& graph, const Node& node, const std::vector<ValueId>& 
 }  // namespace
 
 Graph lower_precision(const Graph& graph, const PassContext& ctx) {
-  if (ctx.precision == DType::kF32) return graph;
+  if (ctx.precision != DType::kBF16 && ctx.precision != DType::kF16) return graph;
   // What is rounded: the operands; of views and transposes of values that nobody else reads, what they are of.
   const std::vector<bool> is_output = output_mask(graph);
   const std::vector<int> uses = use_counts(graph);

@@ -1,9 +1,11 @@
 // Language models in GGUF files as graphs (transformer.h says which).
 #pragma once
 
+#include <functional>
 #include <memory>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "graph/evaluator.h"
 #include "graph/graph.h"
@@ -19,6 +21,12 @@ namespace tessera::inline gguf {
 inline constexpr const char* kLength = "length";  // of the new tokens
 inline constexpr const char* kPast = "past";      // tokens before them
 inline constexpr const char* kKept = "kept";      // rows of logits
+
+// Sequences of a run: one, and as many more as there are dimensions length.1, length.2, ... that somebody names.
+struct SequenceNames {
+  std::string length, past;
+};
+std::vector<SequenceNames> sequence_names(const std::function<bool(const std::string& name)>& is_named);
 
 struct GgufModel {
   // `owner` keeps the bytes alive. UserError TSR-1070 to TSR-1073.

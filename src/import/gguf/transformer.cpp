@@ -33,7 +33,12 @@ class Transformer : public Emitter {
  public:
   Transformer(EmitState& state, const Hyperparameters& h, Weights& weights, const Lengths& lengths)
       : Emitter(state), state_(state), h_(h), architecture_(*h.architecture), weights_(weights), lengths_(lengths) {
-    total_ = normalize_size(lengths.past + lengths.length);
+    Expr first = 0;
+    for (const SequenceLengths& sequence : lengths.sequences) {
+      sequences_.push_back({sequence.length, sequence.past, normalize_size(sequence.past + sequence.length), first});
+      first = normalize_size(first + sequence.length);
+    }
+    tokens_ = first;
   }
 
   const std::string& op_type() const override { return op_type_; }
@@ -41,15 +46,21 @@ class Transformer : public Emitter {
 
   void build() {
     Graph& graph = state_.graph;
-    const ValueId tokens = graph.add_input("tokens", {DType::kI64, {lengths_.length}, {}});
+    std::vector<ValueId> given;
+    for (size_t s = 0; s < sequences_.size(); ++s)
+      given.push_back(
+          graph.add_input(s == 0 ? "tokens" : fmt::format("tokens.{}", s), {DType::kI64, {sequences_[s].length}, {}}));
     const ValueId rows = graph.add_input("rows", {DType::kI64, {lengths_.kept}, {}});
-    for (int64_t n = 0; n < h_.layers; ++n) {
-      keys_.push_back(
-          graph.add_input(fmt::format("keys.{}", n), {DType::kF32, {lengths_.past, h_.key_heads * h_.depth}, {}}));
-      values_.push_back(graph.add_input(fmt::format("values.{}", n),
-                                        {DType::kF32, {lengths_.past, h_.key_heads * h_.value_depth}, {}}));
-    }
+    for (size_t s = 0; s < sequences_.size(); ++s)
+      for (int64_t n = 0; n < h_.layers; ++n) {
+        const auto past = [&](const char* what, int64_t depth) {
+          return graph.add_input(cache_name(what, n, s), {DType::kF32, {sequences_[s].past, h_.key_heads * depth}, {}});
+        };
+        sequences_[s].keys.push_back(past("keys", h_.depth));
+        sequences_[s].values.push_back(past("values", h_.value_depth));
+      }
     at("token_embd");
+    const ValueId tokens = each_sequence([&](size_t s) { return given[s]; });
     const ValueId embeddings = matrix("token_embd.weight", h_.vocabulary, h_.features);
     ValueId x = op("gather", {embeddings, tokens}, {{"axis", int64_t{0}}});
     if (architecture_.scaled_embeddings) x = mul(x, scalar(DType::kF32, std::sqrt(static_cast<float>(h_.features))));
@@ -57,8 +68,7 @@ class Transformer : public Emitter {
       at("position_embd");
       x = add(x, rows_of_table(learned_positions()));
     }
-    std::vector<ValueId> kept;
-    for (int64_t n = 0; n < h_.layers; ++n) x = layer(n, x, kept);
+    for (int64_t n = 0; n < h_.layers; ++n) x = layer(n, x);
     at("output_norm");
     x = norm("output_norm", op("gather", {x, rows}, {{"axis", int64_t{0}}}), h_.features);
     at("output");
@@ -66,8 +76,11 @@ class Transformer : public Emitter {
     ValueId logits = product(x, has_own ? matrix("output.weight", h_.vocabulary, h_.features) : embeddings);
     if (weights_.has("output.bias")) logits = add(logits, constant_value(weights_.get("output.bias", {h_.vocabulary})));
     output("logits", logits);
-    for (size_t i = 0; i < kept.size(); ++i)
-      output(fmt::format("all_{}.{}", i % 2 == 0 ? "keys" : "values", i / 2), kept[i]);
+    for (size_t s = 0; s < sequences_.size(); ++s)
+      for (int64_t n = 0; n < h_.layers; ++n) {
+        output(cache_name("all_keys", n, s), sequences_[s].all_keys[static_cast<size_t>(n)]);
+        output(cache_name("all_values", n, s), sequences_[s].all_values[static_cast<size_t>(n)]);
+      }
   }
 
  protected:
@@ -79,9 +92,37 @@ class Transformer : public Emitter {
  private:
   // What the layers share: tables of cosines and sines of the new tokens, and which tokens each sees.
   struct Positions {
-    ValueId cosines = -1, sines = -1;  // f32[length, 1, turned]; the first half of the sines is negative
-    ValueId mask = -1;                 // bool[length, past + length]
+    ValueId cosines = -1, sines = -1;  // f32[tokens, 1, turned]; the first half of the sines is negative
+    std::vector<ValueId> masks;        // bool[length, past + length], of each sequence
   };
+  // The tokens of all sequences are rows of one matrix, one sequence behind the other; each sees itself alone.
+  struct Sequence {
+    Expr length, past, total;
+    Expr first;                                           // row
+    std::vector<ValueId> keys, values = {};               // of the past, by layer
+    std::vector<ValueId> all_keys = {}, all_values = {};  // with the new ones
+  };
+
+  std::string cache_name(const char* what, int64_t layer, size_t sequence) const {
+    return sequences_.size() == 1 ? fmt::format("{}.{}", what, layer) : fmt::format("{}.{}.{}", what, layer, sequence);
+  }
+
+  // `part` of each sequence, one behind the other.
+  template <typename Part>
+  ValueId each_sequence(const Part& part) {
+    std::vector<ValueId> parts;
+    for (size_t s = 0; s < sequences_.size(); ++s) parts.push_back(part(s));
+    return parts.size() == 1 ? parts[0] : op("concat", parts, {{"axis", int64_t{0}}});
+  }
+
+  // The rows of a sequence.
+  ValueId rows_of(size_t s, ValueId x) {
+    if (sequences_.size() == 1) return x;
+    Shape begin(type(x).shape.size(), Expr(0)), size = type(x).shape;
+    begin[0] = sequences_[s].first;
+    size[0] = sequences_[s].length;
+    return slice(x, begin, size, Ints(size.size(), 1));
+  }
 
   void at(const std::string& label) {
     label_ = label;
@@ -96,7 +137,9 @@ class Transformer : public Emitter {
   bool has_window(int64_t n) const { return h_.window && (n + 1) % architecture_.window_period != 0; }
 
   ValueId rows_of_table(const Tensor& table) {
-    return slice(constant_value(table), {lengths_.past, 0}, {lengths_.length, table.dims()[1]}, {1, 1});
+    const ValueId all = constant_value(table);
+    return each_sequence(
+        [&](size_t s) { return slice(all, {sequences_[s].past, 0}, {sequences_[s].length, table.dims()[1]}, {1, 1}); });
   }
 
   // A row for each place that a run may ask for: of those behind the model's positions nobody makes use.
@@ -110,14 +153,17 @@ class Transformer : public Emitter {
 
   void prepare_positions() {
     at("positions");
-    const Shape scores = {lengths_.length, total_};
-    const ValueId column = iota(scores, 1);
-    const ValueId row = add(iota(scores, 0), integer(lengths_.past));
-    const ValueId before = op("le", {column, row});
-    everywhere_ = {.mask = before};
+    for (const Sequence& sequence : sequences_) {
+      const Shape scores = {sequence.length, sequence.total};
+      const ValueId column = iota(scores, 1);
+      const ValueId row = add(iota(scores, 0), integer(sequence.past));
+      const ValueId before = op("le", {column, row});
+      everywhere_.masks.push_back(before);
+      if (h_.window)
+        windowed_.masks.push_back(op("logical_and", {before, op("lt", {sub(row, column), integer(*h_.window)})}));
+    }
     turn_by(h_.rotary_base, h_.rotary_scale, everywhere_);
     if (!h_.window) return;
-    windowed_.mask = op("logical_and", {before, op("lt", {sub(row, column), integer(*h_.window)})});
     if (architecture_.window_rotary_base > 0) turn_by(architecture_.window_rotary_base, 1, windowed_);
     else turn_by(h_.rotary_base, h_.rotary_scale, windowed_);
   }
@@ -143,7 +189,7 @@ class Transformer : public Emitter {
         to_cosines[place] = static_cast<float>(std::cos(angle));
         to_sines[place] = static_cast<float>(i < half ? -std::sin(angle) : std::sin(angle));
       }
-    const Shape shape = {lengths_.length, 1, h_.turned};
+    const Shape shape = {tokens_, 1, h_.turned};
     positions.cosines = reshape(rows_of_table(cosines), shape);
     positions.sines = reshape(rows_of_table(sines), shape);
   }
@@ -153,7 +199,7 @@ class Transformer : public Emitter {
     if (h_.turned == 0) return x;
     const int64_t half = h_.turned / 2;
     const auto part = [&](int64_t first, int64_t count) {
-      return slice(x, {0, 0, first}, {lengths_.length, heads, count}, {1, 1, 1});
+      return slice(x, {0, 0, first}, {tokens_, heads, count}, {1, 1, 1});
     };
     const ValueId swapped = op("concat", {part(half, half), part(0, half)}, {{"axis", int64_t{2}}});
     const ValueId plain = h_.turned == h_.depth ? x : part(0, h_.turned);
@@ -213,7 +259,7 @@ class Transformer : public Emitter {
                : composite("gelu", {x}, {{"approximate", std::string("tanh")}});
   }
 
-  ValueId attention(int64_t n, ValueId x, std::vector<ValueId>& kept) {
+  ValueId attention(int64_t n, ValueId x) {
     const std::string block = fmt::format("blk.{}.", n);
     const int64_t of_queries = h_.heads * h_.depth, of_keys = h_.key_heads * h_.depth,
                   of_values = h_.key_heads * h_.value_depth;
@@ -228,28 +274,33 @@ class Transformer : public Emitter {
     ValueId q = part("attn_q", 0, of_queries, h_.heads), k = part("attn_k", of_queries, of_keys, h_.key_heads),
             v = part("attn_v", of_queries + of_keys, of_values, 0);
     // Now that the weights have shown that these are the model's sizes.
-    if (everywhere_.mask < 0) prepare_positions();
+    if (everywhere_.masks.empty()) prepare_positions();
     const Positions& positions = has_window(n) ? windowed_ : everywhere_;
     at(block + "attn");
-    q = reshape(q, {lengths_.length, h_.heads, h_.depth});
-    k = reshape(k, {lengths_.length, h_.key_heads, h_.depth});
+    q = reshape(q, {tokens_, h_.heads, h_.depth});
+    k = reshape(k, {tokens_, h_.key_heads, h_.depth});
     q = turned(norm_if_any(block + "attn_q_norm", q, h_.depth), positions, h_.heads);
     k = turned(norm_if_any(block + "attn_k_norm", k, h_.depth), positions, h_.key_heads);
-    k = reshape(k, {lengths_.length, of_keys});
-    const auto with_past = [&](ValueId past, ValueId now, int64_t depth) {
-      const ValueId all = op("concat", {past, now}, {{"axis", int64_t{0}}});
-      kept.push_back(all);
-      return transpose(reshape(all, {total_, h_.key_heads, depth}), {1, 0, 2});
-    };
-    const auto layer = static_cast<size_t>(n);
+    k = reshape(k, {tokens_, of_keys});
     // The largest Gemma 3, of 62 blocks, has heads of another size than it scales by.
     constexpr int64_t kLargestGemma3 = 62;
     const bool by_features = architecture_.name == "gemma3" && h_.layers == kLargestGemma3;
     const auto scaled_by = static_cast<double>(by_features ? h_.features / h_.heads : h_.depth);
-    const ValueId keys = with_past(keys_[layer], k, h_.depth), values = with_past(values_[layer], v, h_.value_depth);
-    const ValueId result = composite("attention", {transpose(q, {1, 0, 2}), keys, values, positions.mask},
-                                     {{"scale", 1 / std::sqrt(scaled_by)}});
-    const ValueId by_token = reshape(transpose(result, {1, 0, 2}), {lengths_.length, h_.heads * h_.value_depth});
+    const ValueId by_token = each_sequence([&](size_t s) {
+      Sequence& sequence = sequences_[s];
+      const auto with_past = [&](ValueId past, ValueId now, int64_t depth, std::vector<ValueId>& kept) {
+        const ValueId all = op("concat", {past, rows_of(s, now)}, {{"axis", int64_t{0}}});
+        kept.push_back(all);
+        return transpose(reshape(all, {sequence.total, h_.key_heads, depth}), {1, 0, 2});
+      };
+      const auto layer = static_cast<size_t>(n);
+      const ValueId keys = with_past(sequence.keys[layer], k, h_.depth, sequence.all_keys);
+      const ValueId values = with_past(sequence.values[layer], v, h_.value_depth, sequence.all_values);
+      const ValueId result =
+          composite("attention", {transpose(rows_of(s, q), {1, 0, 2}), keys, values, positions.masks[s]},
+                    {{"scale", 1 / std::sqrt(scaled_by)}});
+      return reshape(transpose(result, {1, 0, 2}), {sequence.length, h_.heads * h_.value_depth});
+    });
     const ValueId y = linear(block + "attn_output", by_token, h_.heads * h_.value_depth, h_.features);
     return norm_if_any(block + "post_attention_norm", y, h_.features);
   }
@@ -271,11 +322,11 @@ class Transformer : public Emitter {
     return norm_if_any(block + "post_ffw_norm", y, h_.features);
   }
 
-  ValueId layer(int64_t n, ValueId x, std::vector<ValueId>& kept) {
+  ValueId layer(int64_t n, ValueId x) {
     const std::string block = fmt::format("blk.{}.", n);
     at(block + "attn_norm");
     const ValueId normed = norm(block + "attn_norm", x, h_.features);
-    const ValueId attended = attention(n, normed, kept);
+    const ValueId attended = attention(n, normed);
     if (architecture_.parallel) return add(add(x, attended), feed_forward(n, normed));
     at(block + "attn_output");
     x = add(x, attended);
@@ -289,9 +340,9 @@ class Transformer : public Emitter {
   const LanguageArchitecture& architecture_;
   Weights& weights_;
   const Lengths& lengths_;
-  Expr total_;
+  std::vector<Sequence> sequences_;
+  Expr tokens_;  // of all sequences
   Positions everywhere_, windowed_;
-  std::vector<ValueId> keys_, values_;  // of the past, by layer
   std::string op_type_ = "the language model", label_;
 };
 

@@ -17,8 +17,13 @@
 namespace tessera::inline gguf {
 
 // The dimensions: expressions of symbols, or numbers.
+// A sequence of a run: its new tokens, and those that were there before.
+struct SequenceLengths {
+  Expr length, past;
+};
 struct Lengths {
-  Expr length, past, kept;
+  std::vector<SequenceLengths> sequences;  // at least one
+  Expr kept;
   int64_t longest = 0;  // of past + length
 };
 

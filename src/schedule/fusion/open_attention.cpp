@@ -42,6 +42,7 @@ struct Operand {
   std::vector<Expr> indices;  // of the load, by dimension
   Place place;
   Stmt copy;  // before the kernel; null: it reads the memory itself
+  Stmt any;   // of a mask that is copied: whether anything in it is true
 };
 
 bool is_sole(const Expr& index, const Var& var) { return var && index.same_node(var); }
@@ -97,6 +98,7 @@ class OpenAttention {
     for (size_t r = 0; r < bases_.size(); ++r)
       if (!bases_[r].same_node(at_[r])) no_base[bases_[r].get()] = 0;
     all = substitute(all, no_base);
+    all = alloc(any_, std::move(all));
     for (const BufferPtr& buffer : buffers_.all) all = alloc(buffer, std::move(all));
     for (const auto& [key, buffer] : copies_) all = alloc(buffer, std::move(all));
 
@@ -121,6 +123,7 @@ class OpenAttention {
     std::deque<TensorProgram> kernels;  // that members point to
     std::map<BufferId, Place> outside;
     std::vector<std::vector<Stmt>> copies;  // by member: before its kernel
+    Stmt visible;  // sets any_ to 0 where no row sees any of the columns; null where nothing says so
     std::unique_ptr<ColumnEmitter> code;
   };
 
@@ -162,8 +165,11 @@ class OpenAttention {
       shared.push_back(*keys);
     }
     const auto begin = whole->code->begin_rows(block);
-    const auto columns = over_columns(
-        [&](const BlockChain& of, int64_t number) { return of.code->columns_block(block, first_, number); });
+    const auto columns = over_columns([&](const BlockChain& of, int64_t number) -> std::optional<Stmt> {
+      const auto scored = of.code->columns_block(block, first_, number);
+      if (!scored || !of.visible) return scored;
+      return seq({with_fresh_definitions(of.visible), if_then(const_int(DType::kI32, 0) < load(any_, {0}), *scored)});
+    });
     const auto end = whole->code->finish_rows(block);
     if (!begin || !columns || !end) return std::nullopt;
     return seq({*begin, *columns, *end});
@@ -239,6 +245,36 @@ class OpenAttention {
     return result;
   }
 
+  // Whether `mask` makes scores, which member `m` computes, -inf where it is false: those of a block in which it is
+  // false everywhere change neither maxima nor sums.
+  bool hides_scores(size_t m, const BufferPtr& mask) const {
+    if (m != writer_in(chain_, chain_.members[chain_.columns->maximum].args[0])) return false;
+    const Expr& value = definition(m).output().body.value;
+    if (value->kind != ExprKind::kSelect || value->operands[0]->kind != ExprKind::kLoad) return false;
+    const Expr& otherwise = value->operands[2];
+    return value->operands[0]->buffer == mask && otherwise->kind == ExprKind::kConst && is_float(otherwise->dtype) &&
+           otherwise->float_value == -std::numeric_limits<double>::infinity();
+  }
+
+  // Sets any_ to the number of elements that are true, of `rows` rows whose `columns` elements lie side by side.
+  Stmt count_true(const Place& memory, const Expr& source, const std::vector<Var>& vars, int64_t rows,
+                  int64_t columns) const {
+    const int64_t lanes = target_.f32_lanes();
+    const BufferPtr sums = make_buffer("seen", DType::kI32, {lanes}, MemoryScope::kRegister);
+    const auto over_lanes = [&](const std::function<Stmt(const Var&)>& body) { return vectorized("l", lanes, body); };
+    const Var step = make_var("s");
+    const Stmt add = over_lanes([&](const Var& l) {
+      const Expr at = substitute(source, {{vars[1].get(), step * Expr(lanes) + l}});
+      return store(sums, {l}, load(sums, {l}) + cast(DType::kI32, load(memory.buffer, {at})));
+    });
+    const Stmt all =
+        for_loop(vars[0], 0, rows, ForKind::kSerial, for_loop(step, 0, columns / lanes, ForKind::kSerial, add));
+    return alloc(sums, seq({over_lanes([&](const Var& l) { return store(sums, {l}, const_int(DType::kI32, 0)); }), all,
+                            store(any_, {0}, const_int(DType::kI32, 0)), over_lanes([&](const Var& l) {
+                              return store(any_, {0}, load(any_, {0}) + load(sums, {l}));
+                            })}));
+  }
+
   // The result of member `m` for a block.
   BufferPtr cut_result(size_t m, int64_t rows, int64_t columns) const {
     const Stage& output = definition(m).output();
@@ -273,6 +309,7 @@ class OpenAttention {
       param.buffer = operand->buffer;
       from_outside(p, operand->place);
       if (operand->copy) block.copies[m].push_back(operand->copy);
+      if (is_whole && hides_scores(m, old)) block.visible = operand->any;
       operands[old.get()] = *std::move(operand);
     }
     for (Stage& stage : kernel.stages) {
@@ -433,6 +470,11 @@ class OpenAttention {
     return {base, offset, *places.hi + 1};
   }
 
+  static Expr source_of(const BufferPtr& buffer, const std::vector<Expr>& from, const Bounds& bounds) {
+    SizePolynomial::Factors factors;
+    return SizePolynomial::address(factors, buffer->shape, from, bounds).expr();
+  }
+
   std::optional<Operand> copied(size_t m, size_t p, const BufferPtr& buffer, const std::vector<Expr>& indices,
                                 const std::vector<StageAxis>& axes, const Var& row, const Var& column, int64_t rows,
                                 int64_t columns, bool ends_within, const Place& memory, Operand operand) {
@@ -470,10 +512,13 @@ class OpenAttention {
       from.push_back(vars.back() + (is_row ? at_.back() : is_column ? first_ : window.base));
       to.push_back(vars.back());
     }
+    const bool is_rows = vars.size() == 2 && linear_coefficient(source_of(buffer, from, bounds), vars[1], bounds) == 1;
+    if (buffer->dtype == DType::kBool && is_rows && row && column && !ends_within && columns % target_.f32_lanes() == 0)
+      operand.any = count_true(memory, source_of(buffer, from, bounds), vars, rows, columns);
     BufferPtr& copy = copies_[{m, p}];
     if (!copy) copy = make_buffer(fmt::format("copy{}_{}", m, p), buffer->dtype, {Expr(most)}, MemoryScope::kLocal);
     SizePolynomial::Factors factors;
-    const Expr source = SizePolynomial::address(factors, buffer->shape, from, bounds).expr();
+    const Expr source = source_of(buffer, from, bounds);
     const Expr target = SizePolynomial::address(factors, shape, to, bounds).expr();
     const auto element = [&](const VarMap& map) {
       return store(copy, {substitute(target, map)}, load(memory.buffer, {substitute(source, map)}));
@@ -525,7 +570,8 @@ class OpenAttention {
   int64_t most_columns_ = 0;
   ColumnEmitter::Buffers buffers_;
   std::map<std::pair<size_t, size_t>, BufferPtr> copies_;  // by member and parameter
-  BufferId next_outside_ = 1 << 24;                        // no buffer of a program
+  const BufferPtr any_ = make_buffer("any", DType::kI32, {1}, MemoryScope::kLocal);
+  BufferId next_outside_ = 1 << 24;  // no buffer of a program
 };
 
 }  // namespace

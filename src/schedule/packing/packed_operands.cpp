@@ -10,6 +10,7 @@
 #include "program/memory_plan.h"
 #include "program/steps.h"
 #include "schedule/kernel/pack_loops.h"
+#include "schedule/packing/shared_tables.h"
 #include "support/error.h"
 
 namespace tessera::inline schedule {
@@ -310,6 +311,7 @@ void PackedOperands::use_constant(KernelCall& call, const PackedParam& packed, s
   }
   program_.buffers.push_back(std::move(buffer));
   made[source] = call.args[packed.param] = static_cast<BufferId>(program_.buffers.size() - 1);
+  constants_.push_back({source, call.args[packed.param], packed});
   uses_.push_back(1);
   if (--uses_[static_cast<size_t>(source_root)] == 0) program_.buffers[static_cast<size_t>(source_root)].data = nullptr;
 }
@@ -320,6 +322,29 @@ size_t PackedOperands::number_of(const PackedParam& packed, BufferId source) {
   const auto [entry, is_new] = packing_numbers_.try_emplace(text, packings_.size());
   if (is_new) packings_.push_back(packed);
   return entry->second;
+}
+
+void PackedOperands::share_tables() {
+  constexpr int64_t kLargeBytes = 1 << 20;
+  for (const PackedConstant& constant : constants_) {
+    // Of a row of floats each is in a line of its own then; bytes are fewer.
+    const DType dtype = program_.buffers[static_cast<size_t>(constant.packed)].type.dtype;
+    if (constant.packing.winograd.rows != 0 || constant.packing.pieces != 0 || dtype_bits(dtype) > 8) continue;
+    for (KernelCall& call : program_.calls) {
+      const auto arg = std::find(call.args.begin(), call.args.end(), constant.source);
+      if (arg == call.args.end() || std::count(arg, call.args.end(), constant.source) != 1) continue;
+      const auto is_same = [&](const KernelCall& other) { return other.kernel == call.kernel; };
+      Kernel& kernel = program_.kernels[static_cast<size_t>(call.kernel)];
+      const auto param = static_cast<size_t>(arg - call.args.begin());
+      const auto root = static_cast<size_t>(root_buffer(program_, constant.source));
+      if (program_.buffers[root].bytes < kLargeBytes ||
+          std::count_if(program_.calls.begin(), program_.calls.end(), is_same) != 1 || !looks_up(kernel.program, param))
+        continue;
+      kernel.program = with_packed(kernel.program, param, constant.packing);
+      *arg = constant.packed;
+      if (--uses_[root] == 0) program_.buffers[root].data = nullptr;
+    }
+  }
 }
 
 void PackedOperands::place_calls() {

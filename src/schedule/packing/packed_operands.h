@@ -26,6 +26,9 @@ class PackedOperands {
   // one of them twice.
   void use(int32_t kernel, const PackedParam& packed);
 
+  // Lets kernels that look rows up in a large constant of bytes read the packed form that there is anyway.
+  void share_tables();
+
   // Puts the calls that pack weights of run time where they happen least often: before the outermost loop that does not
   // change the weights, else where a call reads them first. Calls that read the same packing share it.
   void place_calls();
@@ -36,12 +39,18 @@ class PackedOperands {
     size_t packing = 0;
   };
 
+  struct PackedConstant {
+    BufferId source = -1, packed = -1;
+    PackedParam packing;
+  };
+
   void use_constant(KernelCall& call, const PackedParam& packed, std::map<BufferId, BufferId>& made);
   size_t number_of(const PackedParam& packed, BufferId source);
 
   Program& program_;
   const Target& target_;
-  std::vector<int> uses_;                            // of each root buffer, by parameters of calls
+  std::vector<int> uses_;  // of each root buffer, by parameters of calls
+  std::vector<PackedConstant> constants_;
   std::vector<PackedParam> packings_;                // that run-time weights are stored in
   std::map<std::string, size_t> packing_numbers_;    // by what they are
   std::map<size_t, std::vector<Request>> requests_;  // by call

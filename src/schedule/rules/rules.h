@@ -14,6 +14,9 @@ using RuleResult = std::variant<ScheduledKernel, Declined>;
 // is taken step by step.
 RuleResult blocked_weights(const TensorProgram& kernel, const Target& target, Knobs& knobs);
 
+// Rows of bytes with scales times such weights, where these are small numbers with factors and offsets: sums of bytes.
+RuleResult blocked_bytes(const TensorProgram& kernel, const Target& target, Knobs& knobs);
+
 // Convolutions over blocked rows, images and volumes with constant weights, whose windows have three or five places
 // along two dimensions of stride 1, or up to seven along one, by minimal filtering: F(2x2) and F(4x4) take 2.25 and 4
 // times fewer products of 3x3 places, F(2x2) 2.8 of 5x5; F(2) and F(4) 1.5 and 2 of 3 places, 1.7 and 2.5 of 5,

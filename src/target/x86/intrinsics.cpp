@@ -219,6 +219,36 @@ intrinsic "x86.avx.dot.u8i8" {
   code quads_u8i8
 }
 
+intrinsic "x86.avx512.dot.i8u8" {
+  doc "zmm sums of four products, the first factor with a sign (VNNI)"
+  needs "avx512vnni"
+  registers 32
+  pattern kernel @dot(a: i8[4], b: u8[16,4]) -> (c: i32[16]) {
+    vectorized for l in 0..16 { for q in 0..4 { c[l] = (c[l] + (cast:i32(a[q]) * cast:i32(b[l, q]))) } }
+  }
+  code quads_u8i8
+}
+
+intrinsic "x86.avx512vl.dot.i8u8" {
+  doc "ymm sums of four products, the first factor with a sign (VNNI)"
+  needs "avx512vnni", "avx512vl"
+  registers 32
+  pattern kernel @dot(a: i8[4], b: u8[8,4]) -> (c: i32[8]) {
+    vectorized for l in 0..8 { for q in 0..4 { c[l] = (c[l] + (cast:i32(a[q]) * cast:i32(b[l, q]))) } }
+  }
+  code quads_u8i8
+}
+
+intrinsic "x86.avx.dot.i8u8" {
+  doc "ymm sums of four products, the first factor with a sign (AVX-VNNI)"
+  needs "avxvnni"
+  registers 32
+  pattern kernel @dot(a: i8[4], b: u8[8,4]) -> (c: i32[8]) {
+    vectorized for l in 0..8 { for q in 0..4 { c[l] = (c[l] + (cast:i32(a[q]) * cast:i32(b[l, q]))) } }
+  }
+  code quads_u8i8
+}
+
 intrinsic "x86.avx512.dot.i16" {
   doc "zmm sums of two products"
   needs "avx512bw"
