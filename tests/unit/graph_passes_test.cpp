@@ -130,7 +130,8 @@ TEST_P(EveryPass, KeepsWhatRandomGraphsCompute) {
   // tests/driver/precision_test.cpp and byte_products_test.cpp have them. Loops are in control_flow_test.cpp, weights
   // in blocks in tests/python/gguf_test.py.
   const std::set<std::string> idle = {"lower_precision",       "hoist_zero_points", "lower_qdq_matmul",
-                                      "hoist_loop_invariants", "unroll_loops",      "copy_dequantisations"};
+                                      "hoist_loop_invariants", "unroll_loops",      "copy_dequantisations",
+                                      "byte_activations"};
   if (idle.contains(GetParam())) {
     EXPECT_EQ(changed, 0);
   } else if (kGraphs > 10) {

@@ -10,6 +10,7 @@ namespace {
 
 constexpr int64_t kGroup = 32;  // elements with one scale, as llama.cpp has it
 constexpr float kMost = 127;
+constexpr float kLeast = 1e-30F;  // of a group: smaller ones, whose scale may have no inverse, are zeros
 
 bool has_blocked_weights(const Graph& graph, const Node& node) {
   if (!is_op(&node, "matmul") || node.attrs.get_or<bool>("transpose_a", false) ||
@@ -53,10 +54,9 @@ class ByteMaker {
     const ValueId largest =
         op("reduce", {op("abs", {rows})},
            {{"kind", std::string("max")}, {"axes", std::vector<int64_t>{std::ssize(whole)}}, {"keepdims", false}});
-    const ValueId zero = op("broadcast", {scalar(0)}, {{"shape", groups}}),
-                  most = op("broadcast", {scalar(kMost)}, {{"shape", groups}});
-    // Of nothing but zeros, whose scale has no inverse.
-    const ValueId is_any = op("gt", {largest, zero});
+    const ValueId zero = op("broadcast", {scalar(0)}, {{"shape", groups}});
+    const ValueId most = op("broadcast", {scalar(kMost)}, {{"shape", groups}});
+    const ValueId is_any = op("gt", {largest, op("broadcast", {scalar(kLeast)}, {{"shape", groups}})});
     const ValueId inverse = op("select", {is_any, op("div", {most, largest}), zero});
     const ValueId scales = op("mul", {largest, op("broadcast", {scalar(1 / kMost)}, {{"shape", groups}})});
     const ValueId factor = op("broadcast", {op("reshape", {inverse}, {{"shape", one_each}})}, {{"shape", in_groups}});

@@ -2,7 +2,7 @@
 // scale, the largest of them 127. Only with --precision i8. Rows whose length is no multiple of 32 stay floats.
 //
 // before:
-//   graph @main(%x: f32[1,32]) -> (%y: f32[2]) {
+//   graph @main(%x: f32[1,32]) -> (%y: f32[1,2]) {
 //     %w = constant {value = splat<u8[2,18] 1>} : u8[2,18]
 //     %d = dequantize_blocks(%w) {format = "q4_0"} : f32[2,32]
 //     %y = matmul(%x, %d) {transpose_b = true} : f32[1,2]
