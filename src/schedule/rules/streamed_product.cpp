@@ -18,7 +18,8 @@ constexpr int64_t kMostRows = 8;
 constexpr int64_t kLeastBytes = 256 << 10;  // of the matrix: smaller ones stay in cache, where it does not matter
 constexpr int64_t kLeastSteps = 128;        // fewer rows of the matrix are read side by side by tiles, too
 constexpr int64_t kSteps = 8;               // rows of the matrix that are read side by side
-constexpr int64_t kManyRows = 4;
+constexpr int64_t kManyRows = 5;
+constexpr int64_t kDistance = 5;  // vectors between the sums of two rows
 
 struct StreamedProduct {
   LinearKernel kernel;
@@ -79,8 +80,13 @@ std::string find_product(StreamedProduct& p) {
 class Emitter {
  public:
   Emitter(const StreamedProduct& product, int64_t lanes, int64_t steps, int64_t chunk)
-      : p_(product), dtype_(product.kernel.reduce_dtype), lanes_(lanes), steps_(steps), chunk_(chunk) {
-    sums_ = make_buffer("sums", dtype_, {p_.num_rows * chunk_}, MemoryScope::kLocal);
+      : p_(product),
+        dtype_(product.kernel.reduce_dtype),
+        lanes_(lanes),
+        steps_(steps),
+        chunk_(chunk),
+        row_distance_(product.num_rows < kManyRows ? chunk + kDistance * lanes : chunk) {
+    sums_ = make_buffer("sums", dtype_, {p_.num_rows * row_distance_}, MemoryScope::kLocal);
   }
 
   Stmt emit() const {
@@ -178,11 +184,13 @@ class Emitter {
     return seq(std::move(parts));
   }
 
-  Expr at(int64_t row, const Expr& column) const { return column + Expr(row * chunk_); }
+  Expr at(int64_t row, const Expr& column) const { return column + Expr(row * row_distance_); }
 
   const StreamedProduct& p_;
   const DType dtype_;
   const int64_t lanes_, steps_, chunk_;
+  const int64_t row_distance_;  // of sums; apart from a power of two in the second level, whose sets they would share
+
   BufferPtr sums_;
 };
 
@@ -204,13 +212,15 @@ RuleResult streamed_product(const TensorProgram& program, const Target& target, 
     return Declined{"the matrix stays in cache, or has few rows"};
   const int64_t steps = knobs.choose("steps", {1, 2, 4, 8, 16}, kSteps);
   // Sums of few rows stay in half of the second level of cache, and rows of the matrix are long; those of more rows
-  // move more than the matrix does, and stay in half of the first. Threads have several chunks each: one may be late.
-  const int64_t cache = product.num_rows < kManyRows ? target.l2_bytes : target.l1_bytes;
-  const int64_t most = std::max(lanes, cache / 2 / dtype_bytes(product.kernel.reduce_dtype, product.num_rows));
+  // move more than the matrix does, and stay in a third of the first. Threads have several chunks each: one may be
+  // late.
+  const int64_t cache = product.num_rows < kManyRows ? target.l2_bytes / 2 : target.l1_bytes / 3;
+  const int64_t most = std::max(lanes, cache / dtype_bytes(product.kernel.reduce_dtype, product.num_rows));
   const int64_t least_chunks = target.num_threads == 1 ? 1 : 4 * target.num_threads;
   const int64_t chunks =
       std::max((columns + most - 1) / most, std::min(least_chunks, std::max<int64_t>(1, columns / (4 * lanes))));
-  const int64_t chunk = ((columns + chunks - 1) / chunks + lanes - 1) / lanes * lanes;
+  const int64_t preferred = ((columns + chunks - 1) / chunks + lanes - 1) / lanes * lanes;
+  const int64_t chunk = knobs.choose("columns", {128, 256, 512, 1024, 2048, 4096, 8192}, preferred);
   ScheduledKernel result;
   result.program.name = program.name;
   result.program.params = product.kernel.params;
