@@ -2,12 +2,13 @@
 """`--deterministic`: the same bits on every x86-64 level that this machine has, on AArch64 under qemu, and for 1 and 2 threads.
 And `--numerics strict`: the bits of -O0.
 
-    deterministic.py TESSERA [--random N] [--seed S] [--networks] [--cross] [--full] [--models NAME,...]
+    deterministic.py TESSERA [--random N] [--seed S] [--networks] [--cross] [--full] [--models NAME,...] [--reduced]
 
 Small graphs that hold what machines do differently (sums along rows, multiply-adds, minima of zeros, mathematical functions,
 convolutions, attention, loops), N random graphs, and with --networks those of the suite, two in turn with the date (all with
 --full or TESSERA_TEST_FULL=1). --cross: also for AArch64, which needs aarch64-linux-gnu-g++ and qemu-aarch64, else that part
-is skipped. NaN counts as equal to NaN: which of them comes out is the machine's.
+is skipped. --reduced: networks as reduced_models.py has them, with smaller images or fewer layers, for a machine on which
+the whole ones take too long. NaN counts as equal to NaN: which of them comes out is the machine's.
 """
 import argparse
 import os
@@ -21,6 +22,7 @@ import onnx
 from onnx import parser
 
 import model_runs as runs
+from reduced_models import REDUCED
 from suite_models import LARGE, QUICK
 
 sys.path[:0] = [str(runs.ROOT / "tests" / part) for part in ("fuzz", "cross")]
@@ -110,9 +112,13 @@ def random_graphs(count, seed):
                random_onnx.make_model(graph.nodes, graph.feeds, graph.used_constants(graph.nodes), values), graph.feeds)
 
 
-def networks(names):
+def networks(names, reduced):
     for name in names:
-        yield name, *runs.suite_model(name)
+        if reduced and name in REDUCED:
+            what, make = REDUCED[name]
+            yield f"{name} ({what})", *make()
+        else:
+            yield name, *runs.suite_model(name)
 
 
 def bits(outputs):
@@ -201,6 +207,7 @@ def main():
     options.add_argument("--cross", action="store_true")
     options.add_argument("--full", action="store_true")
     options.add_argument("--models")
+    options.add_argument("--reduced", action="store_true")
     args = options.parse_args()
     binary = os.path.abspath(args.tessera)
     count = runs.Count()
@@ -226,7 +233,7 @@ def main():
             every = QUICK + LARGE
             names = every if runs.is_full() else [every[(runs.today() * SHARE + i) % len(every)] for i in range(SHARE)]
         groups = [] if args.models else [small_graphs(np.random.default_rng(5)), random_graphs(args.random, args.seed)]
-        for group in [*groups, networks(names)]:
+        for group in [*groups, networks(names, args.reduced)]:
             for name, model, feeds in group:
                 check(binary, name, model, feeds, levels, emulated, count, work)
                 check_strict(binary, name, model, feeds, count, work)
