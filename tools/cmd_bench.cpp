@@ -164,7 +164,7 @@ int bench(const BenchCommand& command) {
       const int traced = static_cast<int>(std::clamp<size_t>(runs.samples_ms.size(), 3, 50));
       const std::vector<KernelTime> kernel_times = time_kernels(*opened.model, traced);
       const int threads = opened.model->num_threads();
-      const MachinePeaks peaks = measure_roofline(threads);
+      const MachinePeaks peaks = measure_roofline(threads, opened.model->kernels());
       kernels = kernels_json(*opened.model, kernel_times, peaks);
       roofline = roofline_json(peaks, threads);
     }

@@ -16,6 +16,13 @@ std::vector<CallTraffic> aged(std::vector<CallTraffic> traffic, double call_seco
   return traffic;
 }
 
+const ArithmeticPeak* peak_of(const MachinePeaks& peaks, const std::string& unit) {
+  if (unit.empty() || unit == peaks.fma_f32.name) return &peaks.fma_f32;
+  for (const auto* peak : {&peaks.vnni, &peaks.amx_i8, &peaks.amx_bf16})
+    if (*peak && (*peak)->name == unit) return &**peak;
+  return nullptr;
+}
+
 Roofline roofline_of(const KernelWork& kernel, int64_t model_constants, double seconds, const MachinePeaks& peaks,
                      int threads) {
   check(seconds > 0 && !peaks.levels.empty(), "a roofline needs a time and the machine's bandwidths");
@@ -40,12 +47,14 @@ Roofline roofline_of(const KernelWork& kernel, int64_t model_constants, double s
     seconds_of_level[static_cast<size_t>(level - peaks.levels.begin())] +=
         static_cast<double>(argument.bytes) / (alone ? level->one_thread : level->all_threads);
   }
-  const double peak = alone ? peaks.fma_f32.one_thread : peaks.fma_f32.all_threads;
-  const double compute_seconds = static_cast<double>(known(kernel.flops)) / peak;
+  const ArithmeticPeak* peak = peak_of(peaks, kernel.unit);
+  const double compute_seconds =
+      peak ? static_cast<double>(known(kernel.flops)) / (alone ? peak->one_thread : peak->all_threads) : 0;
   const double memory_seconds = std::accumulate(seconds_of_level.begin(), seconds_of_level.end(), 0.0);
   const auto slowest = std::max_element(seconds_of_level.begin(), seconds_of_level.end());
 
   Roofline result;
+  result.has_peak = peak != nullptr;
   result.gflops = static_cast<double>(known(kernel.flops)) / seconds / 1e9;
   result.gbytes = static_cast<double>(known(kernel.bytes)) / seconds / 1e9;
   result.percent_of_peak = 100 * compute_seconds / seconds;

@@ -16,12 +16,17 @@ struct KernelWork {
   int64_t bytes = -1;                     // of operands and result
   int64_t constant_bytes = -1;            // of them: weights
   std::vector<CallTraffic> traffic = {};  // the same, argument by argument; empty: not known
+  std::string unit = {};                  // what its products go through; empty: multiply-adds of f32
 };
+
+// The measured peak of a unit; null where there is none, or it was not measured.
+const ArithmeticPeak* peak_of(const MachinePeaks& peaks, const std::string& unit);
 
 struct Roofline {
   double gflops = 0;            // billions of floating-point operations a second
   double gbytes = 0;            // billions of bytes a second, each byte of operands and result counted once
-  double percent_of_peak = 0;   // of the measured peak of arithmetic
+  bool has_peak = true;         // false: the unit's was not measured, and the bound is that of memory alone
+  double percent_of_peak = 0;   // of the measured peak of the kernel's unit
   double percent_of_bound = 0;  // of what the bound below allows; above 100 where caches hold more than was assumed
   bool compute_bound = false;   // else memory-bound
   std::string level;            // where the bytes come from that take longest: "L2", "memory"

@@ -10,6 +10,7 @@
 
 #include "abi/module_abi.h"
 #include "graph/flow.h"
+#include "loop/arithmetic_unit.h"
 #include "package/atomic_file.h"
 #include "package/descriptor.h"
 #include "package/value_json.h"
@@ -195,6 +196,7 @@ std::string module_metadata(const Program& program, const ModuleInfo& info) {
     nlohmann::json entry = {{"name", kernel.program.name},
                             {"loc", call.loc},
                             {"rule", kernel.rule},
+                            {"unit", arithmetic_unit(kernel.program)},
                             {"flops", kernel.flops},
                             {"bytes", kernel.bytes},
                             {"constant_bytes", kernel.definition ? count_constant_bytes(*kernel.definition) : -1},

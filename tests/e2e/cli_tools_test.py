@@ -482,7 +482,7 @@ class Roofline(CliTest):
     def test_text(self):
         self.save(conv_model(), "conv.onnx")
         text, _ = self.tessera("bench", "conv.onnx", "--kernels", "--repeat", 3, "--threads", 1)
-        self.assertRegex(text, r"(?m)^ *# +time +% +FLOP +bytes +GFLOP/s +% of peak +GB/s +bound +% of bound +rule +nodes$")
+        self.assertRegex(text, r"(?m)^ *# +time +% +FLOP +bytes +GFLOP/s +% of peak +of +GB/s +bound +% of bound +rule +nodes$")
         self.assertRegex(text, r"(?m) (compute|memory \(\w+\)) +\d+  \w+  Conv_0\+Relu_1$")
         self.assertRegex(text, r"(?m)^measured peak on 1 thread: [\d.]+ GFLOP/s; reading L1 [\d.]+ .*memory [\d.]+ GB/s$")
         self.assertNotIn("?", text)

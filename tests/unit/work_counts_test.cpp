@@ -184,6 +184,19 @@ TEST(Roofline, ArithmeticBound) {
   EXPECT_EQ(roof.level, "memory");
 }
 
+// Tiles of bytes are measured against tiles of bytes, and what no peak is known of against memory alone.
+TEST(Roofline, TheKernelsOwnUnitIsTheMeasure) {
+  MachinePeaks peaks = made_up_machine();
+  peaks.amx_i8 = {"i8 tiles", "amx-int8", 1000e9, 2000e9};
+  KernelWork work = {1000000, 10000};
+  work.unit = "i8 tiles";
+  EXPECT_DOUBLE_EQ(roofline_of(work, 0, 20e-6, peaks, 1).percent_of_peak, 5);
+  work.unit = "bf16 tiles";
+  const Roofline unknown = roofline_of(work, 0, 20e-6, peaks, 1);
+  EXPECT_FALSE(unknown.has_peak);
+  EXPECT_FALSE(unknown.compute_bound);
+}
+
 TEST(Roofline, MemoryBound) {
   // 1e5 bytes in 20 us: memory needs 10 us of them, arithmetic 1 us.
   const Roofline roof = roofline_of({100000, 100000}, 0, 20e-6, made_up_machine(), 1);

@@ -52,13 +52,15 @@ double seconds_of_a_call(const std::vector<KernelTime>& times) {
   return times.empty() ? 0 : total / static_cast<double>(times.size());
 }
 
-MachinePeaks measure_roofline(int threads) {
+MachinePeaks measure_roofline(int threads, const std::vector<KernelInfo>& kernels) {
   const Target target = native_target();
   ProbeOptions options;
   options.threads = threads;
   options.seconds = 0.005;
   options.rounds = 5;
-  options.only_floats = true;
+  options.only_floats = std::all_of(kernels.begin(), kernels.end(), [](const KernelInfo& kernel) {
+    return kernel.unit.empty() || kernel.unit == "f32 multiply-add";
+  });
   options.l1_bytes = target.l1_bytes;
   options.l2_bytes = target.l2_bytes;
   options.l3_bytes = target.l3_bytes;
@@ -90,7 +92,7 @@ json kernels_json(const Model& model, const std::vector<KernelTime>& times, cons
     // Of sizes that only a run knows the module has no counts.
     const bool has_bound = kernel.flops >= 0 && kernel.bytes >= 0;
     const KernelWork work = {kernel.flops, kernel.bytes, kernel.constant_bytes,
-                             aged(kernel.traffic, call_seconds, peaks)};
+                             aged(kernel.traffic, call_seconds, peaks), kernel.unit};
     const Roofline roof =
         roofline_of(work, constants, seconds / static_cast<double>(time.calls), peaks, model.num_threads());
     list.push_back({{"index", time.kernel},
@@ -104,9 +106,10 @@ json kernels_json(const Model& model, const std::vector<KernelTime>& times, cons
                     {"constant_bytes", kernel.constant_bytes < 0 ? -1 : kernel.constant_bytes * time.calls},
                     {"gflops", known(kernel.flops >= 0, roof.gflops)},
                     {"gbytes", known(kernel.bytes >= 0, roof.gbytes)},
-                    {"percent_of_peak", known(kernel.flops >= 0, roof.percent_of_peak)},
-                    {"percent_of_bound", known(has_bound, roof.percent_of_bound)},
-                    {"bound", known(has_bound, roof.compute_bound ? "compute" : "memory")},
+                    {"unit", kernel.unit.empty() ? peaks.fma_f32.name : kernel.unit},
+                    {"percent_of_peak", known(kernel.flops >= 0 && roof.has_peak, roof.percent_of_peak)},
+                    {"percent_of_bound", known(has_bound && roof.has_peak, roof.percent_of_bound)},
+                    {"bound", known(has_bound && roof.has_peak, roof.compute_bound ? "compute" : "memory")},
                     {"level", known(has_bound, roof.level)}});
   }
   return list;
@@ -117,8 +120,13 @@ json roofline_json(const MachinePeaks& peaks, int threads) {
   json levels = json::array();
   for (const MemoryLevel& level : peaks.levels)
     levels.push_back({{"name", level.name}, {"gbytes", (alone ? level.one_thread : level.all_threads) / 1e9}});
+  json units = json::array();
+  for (const auto* peak : {&peaks.vnni, &peaks.amx_i8, &peaks.amx_bf16})
+    if (*peak)
+      units.push_back({{"unit", (*peak)->name}, {"gops", (alone ? (*peak)->one_thread : (*peak)->all_threads) / 1e9}});
   return {{"threads", threads},
           {"peak_gflops", (alone ? peaks.fma_f32.one_thread : peaks.fma_f32.all_threads) / 1e9},
+          {"units", std::move(units)},
           {"bandwidth", std::move(levels)}};
 }
 
@@ -133,6 +141,7 @@ std::string kernels_text(const json& kernels, const json& roofline, const TextSt
                    {"bytes", Align::kRight},
                    {"GFLOP/s", Align::kRight},
                    {"% of peak", Align::kRight},
+                   {"of"},
                    {"GB/s", Align::kRight},
                    {"bound"},
                    {"% of bound", Align::kRight},
@@ -152,12 +161,16 @@ std::string kernels_text(const json& kernels, const json& roofline, const TextSt
     table.add({std::to_string(row.at("index").get<int>()), time_text(row.at("us").get<double>()),
                fmt::format("{:.1f}", row.at("percent").get<double>()), number(row.at("flops"), count_text),
                number(row.at("bytes"), bytes_text), figure(row.at("gflops"), 1), figure(row.at("percent_of_peak"), 1),
-               figure(row.at("gbytes"), 1), bound, figure(row.at("percent_of_bound"), 0),
-               row.at("rule").get<std::string>(), shortened(row.at("nodes").get<std::string>(), kNodesWidth)});
+               row.at("unit").get<std::string>(), figure(row.at("gbytes"), 1), bound,
+               figure(row.at("percent_of_bound"), 0), row.at("rule").get<std::string>(),
+               shortened(row.at("nodes").get<std::string>(), kNodesWidth)});
   }
   std::string text = table.to_string(style);
-  text += fmt::format("measured peak on {} thread{}: {:.1f} GFLOP/s; reading", roofline.at("threads").get<int>(),
+  text += fmt::format("measured peak on {} thread{}: {:.1f} GFLOP/s", roofline.at("threads").get<int>(),
                       roofline.at("threads") == 1 ? "" : "s", roofline.at("peak_gflops").get<double>());
+  for (const json& unit : roofline.at("units"))
+    text += fmt::format(", {} {:.1f}", unit.at("unit").get<std::string>(), unit.at("gops").get<double>());
+  text += "; reading";
   for (const json& level : roofline.at("bandwidth"))
     text += fmt::format(" {} {:.1f}", level.at("name").get<std::string>(), level.at("gbytes").get<double>());
   return text + " GB/s\n";

@@ -24,14 +24,16 @@ std::vector<KernelTime> time_kernels(Model& model, int runs);
 // The mean of a run's calls; 0 of none.
 double seconds_of_a_call(const std::vector<KernelTime>& times);
 
-// Quick: about half a second. For `threads` threads and for one.
-MachinePeaks measure_roofline(int threads);
+// Quick: about half a second. For `threads` threads and for one. Peaks of other arithmetic than multiply-adds of f32
+// are measured where one of `kernels` has such.
+MachinePeaks measure_roofline(int threads, const std::vector<KernelInfo>& kernels = {});
 
 // One entry for each kernel: index, nodes, rule, calls, us, percent (of the sum), flops, bytes (of all calls), gflops,
-// gbytes, percent_of_peak, percent_of_bound, bound ("compute", or "memory"), level. What follows from counts that the
-// module does not have (sizes that only a run knows) is null.
+// gbytes, unit (whose peak is the measure), percent_of_peak, percent_of_bound, bound ("compute", or "memory"), level.
+// What follows from counts that the module does not have (sizes that only a run knows), or from a peak that was not
+// measured, is null.
 nlohmann::json kernels_json(const Model& model, const std::vector<KernelTime>& times, const MachinePeaks& peaks);
-// The machine's side of it: threads, peak_gflops, and the bandwidth of each level.
+// The machine's side of it: threads, peak_gflops (of f32), the peaks of other units, and the bandwidth of each level.
 nlohmann::json roofline_json(const MachinePeaks& peaks, int threads);
 
 // The table that people read, slowest kernel first, of what the two above returned.

@@ -35,6 +35,7 @@ struct KernelInfo {
   int64_t constant_bytes = -1;            // of them: weights
   std::vector<CallTraffic> traffic = {};  // of its first call; empty: not known
   std::string rule = {};  // that scheduled it, or the point or sketch of tuning records; empty: not known
+  std::string unit = {};  // what its products go through (loop/arithmetic_unit.h); empty: not known
 };
 
 // A dimension that a module leaves open, and the values that it may take.

@@ -271,6 +271,7 @@ class NativeModel : public Model {
       const auto& entry = entries[i];
       if (!entry.is_object() || entry.value("loc", nlohmann::json()) != kernels[i].name) continue;
       if (entry.contains("rule") && entry["rule"].is_string()) kernels[i].rule = entry["rule"].get<std::string>();
+      if (entry.contains("unit") && entry["unit"].is_string()) kernels[i].unit = entry["unit"].get<std::string>();
       if (entry.contains("constant_bytes") && entry["constant_bytes"].is_number_integer())
         kernels[i].constant_bytes = entry["constant_bytes"].get<int64_t>();
       if (entry.contains("traffic")) kernels[i].traffic = read_traffic(entry["traffic"]);
