@@ -629,7 +629,9 @@ TEST(KernelBench, OperandsMayBeFarAway) {
   for (const int threads : {1, 2}) {
     target.num_threads = threads;
     for (const RunnerCommand& runner : {RunnerCommand(), RunnerCommand{{TESSERA_RUNNER}}}) {
-      LocalMeasurer measurer(target, {}, runner);
+      BenchLimits limits;
+      limits.run_seconds = 60;  // what moves the operands away takes seconds without optimisation
+      LocalMeasurer measurer(target, limits, runner);
       for (const std::vector<int64_t>& reuse :
            {std::vector<int64_t>{}, {0, 0, 0}, {0, far, 100}, {far, 0, INT64_MAX}}) {
         const auto trial =
