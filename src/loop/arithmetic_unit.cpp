@@ -21,6 +21,7 @@ std::string unit_of(const TensorIntrinsic& intrinsic) {
 }  // namespace
 
 std::string arithmetic_unit(const LoopProgram& program) {
+  if (!program.body) return "f32 multiply-add";
   std::string tiles, dots;
   bool f32 = false, f64 = false;
   const auto product = [&](const Expr& e) {

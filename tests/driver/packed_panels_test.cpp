@@ -63,7 +63,7 @@ class RandomCase : public RandomGraphCase {
 
   GraphCase matmul(DType dtype) {
     const bool ta = random_() % 4 == 0, tb = random_() % 4 != 0;
-    const int64_t m = pick({1, 16, 17, 30}), k = pick({64, 257, 1024, 4097}), n = pick({7, 16, 17, 40});
+    const int64_t m = pick({1, 17, 30, 65}), k = pick({64, 257, 1024, 4097}), n = pick({7, 16, 17, 40});
     ValueId a = input("x", dtype, ta ? Ints{k, m} : Ints{m, k});
     ValueId b = input("w", dtype, tb ? Ints{n, k} : Ints{k, n});
     if (dtype == DType::kBF16 || dtype == DType::kF16) {
@@ -116,11 +116,11 @@ int run_cases(unsigned first, int count, const std::function<GraphCase(RandomCas
 constexpr DType kTypes[] = {DType::kF32, DType::kF32, DType::kF32, DType::kBF16, DType::kF64, DType::kF16, DType::kI8};
 
 TEST(PackedPanels, GradientsOfWeights) {
-  EXPECT_GT(run_cases(1, 60, [](RandomCase& random, int i) { return random.conv_weights(kTypes[i % 7]); }), 20);
+  EXPECT_GT(run_cases(1, 60, [](RandomCase& random, int i) { return random.conv_weights(kTypes[i % 7]); }), 15);
 }
 
 TEST(PackedPanels, LongSums) {
-  EXPECT_GT(run_cases(1000, 42, [](RandomCase& random, int i) { return random.matmul(kTypes[i % 7]); }), 6);
+  EXPECT_GT(run_cases(1000, 70, [](RandomCase& random, int i) { return random.matmul(kTypes[i % 7]); }), 6);
 }
 
 // Where sums are cut follows from the shape: all threads and vector widths give the same bits.

@@ -45,8 +45,12 @@ std::string word_behind(const std::string& line, const std::string& key) {
   return line.substr(start, line.find(' ', start) - start);
 }
 
+DType precision_of(const std::string& word) {
+  return word == "bf16" ? DType::kBF16 : word == "i8" ? DType::kI8 : DType::kF32;
+}
+
 // `on`: "", x86-64-v4, or that with features, each with + before it.
-Graph run_passes(Graph graph, const std::string& names, const std::string& on, bool bf16) {
+Graph run_passes(Graph graph, const std::string& names, const std::string& on, DType precision) {
   Target target;
   target.triple = "x86_64-unknown-linux-gnu";
   target.features = {"avx", "avx2", "fma"};
@@ -54,7 +58,7 @@ Graph run_passes(Graph graph, const std::string& names, const std::string& on, b
   for (std::string item; std::getline(features, item, ',');)
     if (!item.empty()) target.features.insert(item == "x86-64-v4" ? "avx512f" : item.substr(1));
   GraphInterpreter evaluator;
-  const PassContext ctx{standard_ops(), evaluator, target, 3, nullptr, bf16 ? DType::kBF16 : DType::kF32};
+  const PassContext ctx{standard_ops(), evaluator, target, 3, nullptr, precision};
   std::stringstream stream(names);
   for (std::string name; std::getline(stream, name, ',');) {
     std::vector<const GraphPass*> passes;
@@ -81,7 +85,7 @@ TEST_P(GoldenFile, GivesTheCheckedLines) {
   const std::string text = read(GetParam());
   std::string passes;
   std::string target;
-  bool bf16 = false;
+  DType precision = DType::kF32;
   std::vector<std::string> want;
   bool whole = true;  // every line is checked; else those that are, in order
   for (const std::string& line : lines_of(text)) {
@@ -89,7 +93,7 @@ TEST_P(GoldenFile, GivesTheCheckedLines) {
       passes = word_behind(line, "--pass=");
       target = word_behind(line, "--target");
       if (!target.starts_with("x86-64-v4")) target.clear();  // AVX2 it has anyhow
-      bf16 = word_behind(line, "--precision") == "bf16";
+      precision = precision_of(word_behind(line, "--precision"));
     }
     for (const std::string check : {"// CHECK:", "// CHECK-NEXT:"})
       if (line.compare(0, check.size(), check) == 0) {
@@ -101,7 +105,7 @@ TEST_P(GoldenFile, GivesTheCheckedLines) {
   ASSERT_GT(want.size(), whole ? 2u : 1u) << "nothing is checked";
   const Graph before = parse_graph(text, standard_ops(), GetParam().string());
   expect_round_trip(before);
-  const Graph after = run_passes(before, passes, target, bf16);
+  const Graph after = run_passes(before, passes, target, precision);
   expect_round_trip(after);
   std::vector<std::string> got = lines_of(print(after));
   for (std::string& line : got) line = trimmed(line);
@@ -160,7 +164,11 @@ TEST_P(HeaderExample, IsWhatThePassDoes) {
   const bool with_dce = example.options.find("dce") != std::string::npos;
   const auto has = [&](const char* word) { return example.options.find(word) != std::string::npos; };
   const std::string target = std::string(has("16 lanes") ? "x86-64-v4" : "") + (has("tiles") ? ",+portable-tiles" : "");
-  EXPECT_EQ(print(run_passes(before, example.pass + (with_dce ? ",dce" : ""), target, has("bf16"))), print(want));
+  EXPECT_EQ(print(run_passes(before, example.pass + (with_dce ? ",dce" : ""), target,
+                             precision_of(has("bf16") ? "bf16"
+                                          : has("i8") ? "i8"
+                                                      : ""))),
+            print(want));
 }
 
 // A pass's header declares the function that it is named after.
