@@ -8,7 +8,7 @@ import linecache
 import os
 import sys
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, NoReturn
 
 import numpy as np
@@ -17,7 +17,7 @@ from . import _native, _tape
 from ._dtypes import NUMBER
 from ._errors import Error
 from ._graph import Graph, Value
-from ._tensor import Tensor, _number, _strong
+from ._tensor import Tensor
 
 _PACKAGE = os.path.dirname(os.path.abspath(__file__))
 
@@ -97,9 +97,7 @@ def traced_operator(trace: Trace | None, kind: str, tensors: Sequence[Tensor], n
     results = trace.graph.op(kind, *map(trace.value, tensors), name=name, **attributes)
     if isinstance(results, tuple):
         return tuple(map(trace.tensor, results))
-    result = trace.tensor(results)
-    result._weak = bool(tensors) and all(tensor._weak for tensor in tensors) and result.dtype in (np.float64, np.int64)
-    return result
+    return trace.tensor(results)
 
 
 # ---- trees of tensors ----
@@ -132,14 +130,17 @@ def is_tensor(leaf: Any) -> bool:
 
 def as_tensor(leaf: Any) -> Tensor:
     """What stands for itself: numbers are f32, i64 or bool."""
-    if not isinstance(leaf, Tensor):
-        return Tensor(leaf)
-    return _strong(leaf.astype(np.float32) if leaf._weak and leaf.dtype == np.float64 else leaf)
+    return leaf if isinstance(leaf, Tensor) else Tensor(leaf)
 
 
-def argument(leaf: Any) -> Tensor:
-    """An argument of a compiled function: a number keeps its digits, and the type of what it meets in the function."""
-    return _number(leaf) if isinstance(leaf, (int, float)) and not isinstance(leaf, np.generic) else as_tensor(leaf)
+def arguments_reader(leaves: Iterable[Any]) -> Callable[[Any], Tensor]:
+    """How these arguments of a compiled function are read: numbers are i64 or bool, and f64 where one of the others is, else f32."""
+    wide = any(is_tensor(leaf) and getattr(leaf, "dtype", None) == np.float64 for leaf in leaves)
+
+    def read(leaf: Any) -> Tensor:
+        return Tensor(np.asarray(leaf)) if wide and type(leaf) is float else as_tensor(leaf)
+
+    return read
 
 
 # ---- capture ----
@@ -177,7 +178,6 @@ class Captured:
             if is_tensor(leaf):
                 example = read(leaf)
                 given[i] = self.trace.input(name, example.dtype, example.shape)
-                given[i]._weak = example._weak
         args, kwargs = unflatten(shape, given)
         answer = self.trace.run(function, args, kwargs)
         results, self.result_shape = flatten(answer)
@@ -214,13 +214,14 @@ def jit(function: Callable[..., Any] | None = None, *, numerics: str = "default"
         if _tape.MODE.trace is not None:
             return function(*args, **kwargs)
         leaves, shape = flatten((list(args), kwargs))
-        tensors = [argument(leaf) for leaf in leaves if is_tensor(leaf)]
-        types = tuple((NUMBER[leaf.dtype], leaf.shape, leaf._weak) for leaf in tensors)
+        read = arguments_reader(leaves)
+        tensors = [read(leaf) for leaf in leaves if is_tensor(leaf)]
+        types = tuple((NUMBER[leaf.dtype], leaf.shape) for leaf in tensors)
         key = (shape_key(shape), types, tuple(leaf for leaf in leaves if not is_tensor(leaf)))
         with lock:
             known = compiled.get(key)
             if known is None:
-                found = Captured(function, args, kwargs, lifts=True, read=argument)
+                found = Captured(function, args, kwargs, lifts=True, read=read)
                 known = compiled[key] = (_tape.Piece(found.graph._native, numerics, threads), found.lifted, found.result_shape)
         piece, lifted, result_shape = known
         return unflatten(result_shape, _tape.apply(piece, [*tensors, *lifted]))

@@ -321,7 +321,7 @@ def _unary(kind: str, *operands: Any) -> Any:
 
 def true_divide(x: Any, y: Any) -> Tensor:
     """x / y; of integers f32."""
-    x, y = _tensors("div", [x, y])
+    x, y = _tensors("div", [float(v) if isinstance(v, numbers.Integral) and not isinstance(v, np.generic) else v for v in (x, y)])
     if _is_whole(x.dtype):
         real = np.float64 if x._weak else np.float32
         x, y = x.astype(real), y.astype(real)
@@ -390,17 +390,22 @@ def _comparison(kind: str) -> Any:
     def compare(x: Any, y: Any) -> Tensor:
         for number, other, place in ((x, y, 0), (y, x, 1)):
             dtype = np.dtype(other.dtype) if isinstance(other, (Tensor, np.ndarray, np.generic)) else np.dtype(np.bool_)
-            if isinstance(number, numbers.Integral) and not isinstance(number, np.generic) and (dtype in _SIGNED or dtype in _UNSIGNED):
+            if isinstance(number, numbers.Integral) and not isinstance(number, np.generic) and _is_whole(dtype):
                 least, most = _bounds(dtype)
                 if not least <= number <= most:
                     answer = _COMPARED[kind](*((number, 0) if place == 0 else (0, number)))
                     return _operator("broadcast", np.asarray(answer), shape=list(other.shape))
+        x, y = _tensors(kind, [x, y])
+        if x.dtype == np.bool_ and kind not in ("eq", "ne"):
+            x, y = x.astype(np.uint8), y.astype(np.uint8)
         return _operator(kind, x, y)
 
     return compare
 
 
 def _bounds(dtype: np.dtype) -> tuple[int, int]:
+    if dtype == np.bool_:
+        return 0, 1
     info = ml_dtypes.iinfo(dtype)
     return int(info.min), int(info.max)
 
@@ -607,7 +612,8 @@ def arange(*bounds: int, dtype: Any = np.int64) -> Tensor:
 def where(condition: Any, x: Any, y: Any) -> Tensor:
     """Elements of x where the condition is true, else of y.
 
-    What is not taken has no part in gradients, whatever it is, as far as it was computed element by element.
+    What is not taken has no part in gradients, whatever it is, as far as it was computed element by element in the
+    condition's shape.
     """
     return _operator("select", condition, x, y)
 
