@@ -323,8 +323,7 @@ def true_divide(x: Any, y: Any) -> Tensor:
     """x / y; of integers f32."""
     x, y = _tensors("div", [float(v) if isinstance(v, numbers.Integral) and not isinstance(v, np.generic) else v for v in (x, y)])
     if _is_whole(x.dtype):
-        real = np.float64 if x._weak else np.float32
-        x, y = x.astype(real), y.astype(real)
+        x, y = x.astype(np.float32), y.astype(np.float32)
     return _operator("div", x, y)
 
 
@@ -496,13 +495,11 @@ def _operator(kind: str, /, *operands: Any, name: str = "", **attributes: Any) -
 def _tensors(kind: str, operands: Sequence[Any]) -> list[Tensor]:
     """The operands as tensors. Numbers have the type of what they stand beside; all of them, or none, are numbers."""
     if kind == "select":
-        return [_strong(*_tensors("", operands[:1])), *_tensors("add", operands[1:])]
+        return [*_tensors("", operands[:1]), *_tensors("add", operands[1:])]
     given = [operand if isinstance(operand, (Tensor, np.ndarray, np.generic)) else _number(operand) for operand in operands]
     strong = [operand for operand in given if not getattr(operand, "_weak", False)]
-    if not strong and all(tensor._data is not None for tensor in given):
-        return [_strong(tensor) for tensor in _alike([_constant(Tensor(tensor._data.item())) for tensor in given], kind)]
     if not strong:
-        return _alike(given, kind)
+        return _alike([_constant(Tensor(tensor._data.item())) for tensor in given], kind)
     target = np.dtype(strong[0].dtype)
     if kind in _ONE_TYPE:
         target = _common_type({np.dtype(operand.dtype) for operand in strong})
@@ -532,17 +529,7 @@ def _converted(tensor: Tensor, dtype: np.dtype) -> Tensor:
         if tensor.dtype == dtype and not tensor._weak:
             return tensor
         return _constant(Tensor(tensor._data.item() if tensor._weak else tensor._data, dtype))
-    return _strong(tensor if tensor.dtype == dtype else _operator("cast", tensor, to=dtype))
-
-
-def _strong(tensor: Tensor) -> Tensor:
-    """Its elements, with the type that they have now as their own."""
-    if not tensor._weak:
-        return tensor
-    own = Tensor.__new__(Tensor)
-    own._set(tensor._data)
-    own._place, own._traced = tensor._place, tensor._traced
-    return own
+    return tensor if tensor.dtype == dtype else _operator("cast", tensor, to=dtype)
 
 
 def _alike(tensors: list[Tensor], kind: str) -> list[Tensor]:

@@ -3,30 +3,14 @@ They run with a Python that has these: TESSERA_TEST_LLM, else .venv-llm (scripts
 
 import os
 import pathlib
-import subprocess
-import sys
 
-ROOT = pathlib.Path(__file__).resolve().parents[2]
-PACKAGES = "gguf, httpx, jinja2, starlette, tokenizers, uvicorn"
+import other_python
+from other_python import skip  # noqa: F401
 
 
 def enter():
     """Runs the script again with that Python, unless it is this one. Skips the test where there is none."""
-    if os.environ.get("TESSERA_HAS_LLM"):
-        return
-    python = os.environ.get("TESSERA_TEST_LLM", str(ROOT / ".venv-llm/bin/python"))
-    if not pathlib.Path(python).exists():
-        skip(f"no {python}; scripts/setup.sh --llm installs what language models need")
-    found = subprocess.run([python, "-c", f"import sys, {PACKAGES}; print(sys.version_info[:2])"], capture_output=True, text=True)
-    if found.returncode or found.stdout.strip().splitlines()[-1] != str(sys.version_info[:2]):
-        skip(f"{python} is no Python {sys.version_info[0]}.{sys.version_info[1]} with {PACKAGES}")
-    os.environ["TESSERA_HAS_LLM"] = "1"
-    os.execv(python, [python, "-u", *sys.argv])
-
-
-def skip(reason):
-    print(f"skipped: {reason}")
-    sys.exit(77)
+    other_python.enter("llm", "gguf, httpx, jinja2, starlette, tokenizers, uvicorn")
 
 
 def models():
