@@ -13,13 +13,16 @@
 #define TESSERA_ABI_DEVICE_ABI_H_
 
 #include <stdint.h>
+#include <time.h>
 
 #ifdef __cplusplus
 extern "C" {
 #endif
 
-#define TSR_DEVICE_ABI_VERSION 1u
+#define TSR_DEVICE_ABI_VERSION 2u
 #define TSR_DEVICE_MESSAGE 160 /* bytes, with the NUL */
+
+typedef void (*tsr_operation_trace_fn)(void* user, const char* operation, int64_t begin_ns, int64_t end_ns);
 
 typedef struct tsr_device_functions {
   uint32_t size; /* sizeof(tsr_device_functions) */
@@ -45,10 +48,18 @@ typedef struct tsr_device_functions {
   int32_t (*wait)(void* queue, uint32_t token, char* message);
   /* Until everything is done; forgets a failure. */
   void (*drain)(void* queue);
-  /* From now on, `trace` is called on the queue's own thread where an operation begins (phase 0) and ends (phase 1);
-   * null turns it off. The function may be missing: then nobody hears of operations. */
-  void (*set_trace)(void* queue, void (*trace)(void* user, const char* operation, int32_t phase), void* user);
+  /* From now on, `trace` is called after each operation with its begin and end on the clock CLOCK_MONOTONIC, in
+   * nanoseconds, on any thread; null turns it off. What runs beside the host is measured by its own clock, and may wait
+   * after each operation for that. The function may be missing: then nobody hears of operations. */
+  void (*set_trace)(void* queue, tsr_operation_trace_fn trace, void* user);
 } tsr_device_functions;
+
+/* What traces count by. */
+static inline int64_t tsr_trace_clock(void) {
+  struct timespec now;
+  clock_gettime(CLOCK_MONOTONIC, &now);
+  return (int64_t)now.tv_sec * 1000000000 + now.tv_nsec;
+}
 
 #ifdef __cplusplus
 }

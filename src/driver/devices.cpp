@@ -50,12 +50,14 @@ DeviceImage generate_cuda(const Program& program, int32_t device, const Target&,
 constexpr const char* kDefaultCommunicator = "mpi";
 
 constexpr GpuLimits kGpuLimits = {};
+// What every GPU from sm_70 on has: 64 Ki registers for 512 threads at once, and dozens of multiprocessors.
+constexpr GpuLimits kCudaLimits = {.shared_bytes = 48 << 10, .wanted_threads = 48 << 10, .sums_of_thread = 8};
 
 const std::array kBackEnds = {
     DeviceBackEnd{"null", "No device: other memory and a queue in the host's own process, for tests", generate_null},
     DeviceBackEnd{"opencl", "A device that OpenCL 1.2 reaches: a GPU, or the CPU by PoCL", generate_opencl, &kGpuLimits,
                   &opencl_c()},
-    DeviceBackEnd{"cuda", "A GPU of NVIDIA's, by its driver", generate_cuda, &kGpuLimits, &cuda_cpp()},
+    DeviceBackEnd{"cuda", "A GPU of NVIDIA's, by its driver", generate_cuda, &kCudaLimits, &cuda_cpp()},
     DeviceBackEnd{"mpi", "A communicator: collectives between processes, by MPI", generate_collectives, nullptr,
                   nullptr, true},
     DeviceBackEnd{"loopback", "A communicator between sessions of one process, for tests", generate_collectives,

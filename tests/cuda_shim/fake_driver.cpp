@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include <atomic>
+#include <chrono>
 #include <cstdint>
 #include <cstdio>
 #include <cstdlib>
@@ -44,7 +45,9 @@ struct Source {
   std::string text, log;
 };
 
-struct Event {};
+struct Event {
+  std::chrono::steady_clock::time_point time = {};
+};
 
 using Launcher = bool (*)(const unsigned* dims, void** parameters);
 
@@ -204,7 +207,16 @@ FAKE(cuEventDestroy_v2, void* event) {
   delete static_cast<Event*>(event);
   return kSuccess;
 }
-FAKE(cuEventRecord, void*, void*) { return kSuccess; }
+FAKE(cuEventRecord, void* event, void*) {
+  static_cast<Event*>(event)->time = std::chrono::steady_clock::now();
+  return kSuccess;
+}
+FAKE(cuEventElapsedTime, float* milliseconds, void* begin, void* end) {
+  *milliseconds =
+      std::chrono::duration<float, std::milli>(static_cast<Event*>(end)->time - static_cast<Event*>(begin)->time)
+          .count();
+  return kSuccess;
+}
 FAKE(cuEventSynchronize, void*) { return pending.exchange(kSuccess); }
 
 FAKE(nvrtcCreateProgram, void** program, const char* text, const char*, int, const char* const*, const char* const*) {

@@ -48,7 +48,7 @@ def lenet(random):
     return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
 
 
-def check_training(binary, count):
+def check_training(binary, count, target="opencl"):
     random = np.random.default_rng(runs.today())
     with tempfile.TemporaryDirectory() as work:
         onnx.save(lenet(random), f"{work}/lenet.onnx")
@@ -58,9 +58,9 @@ def check_training(binary, count):
             image[0, 2 * label:2 * label + 4, 4:20] += 1
         np.savez(f"{work}/data.npz", x=images, y=labels)
         losses = []
-        for target in ([], ["--target", "opencl"]):
+        for options in ([], ["--target", target]):
             done = subprocess.run([binary, "train", f"{work}/lenet.onnx", "--data", f"{work}/data.npz", "--epochs", "2", "-o",
-                                   f"{work}/trained.onnx", *target], text=True, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
+                                   f"{work}/trained.onnx", *options], text=True, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
             losses.append([float(number) for number in re.findall(r"loss +([0-9.]+)", done.stdout)])
             if done.returncode or not losses[-1]:
                 return count.result("training of LeNet", f"exit code {done.returncode}: {done.stdout.strip()}")

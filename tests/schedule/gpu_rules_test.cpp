@@ -282,7 +282,7 @@ TEST(GpuText, OpenCl) {
             R"(__global u8 *x_memory, i64 x_at, __global u8 *y_memory, i64 y_at) {
   __global const f32 *restrict x = (__global const f32 *)(x_memory + x_at);
   __global f32 *restrict y = (__global f32 *)(y_memory + y_at);
-  __local f32 part[8];
+  __local __attribute__((aligned(16))) f32 part[8];
   { const i32 b = get_group_id(0);
     (void)b;
     { const i32 t = get_local_id(0);
@@ -304,7 +304,7 @@ TEST(GpuText, OpenCl) {
 TEST(GpuText, Cuda) {
   EXPECT_EQ(text_of(kReversed, cuda_cpp()),
             R"(extern "C" __global__ void __launch_bounds__(8, 2) k0_k(const f32 *__restrict__ x, f32 *__restrict__ y) {
-  __shared__ f32 part[8];
+  __shared__ __align__(16) f32 part[8];
   { const i32 b = blockIdx.x;
     (void)b;
     { const i32 t = threadIdx.x;

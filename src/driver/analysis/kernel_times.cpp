@@ -27,13 +27,15 @@ std::vector<KernelTime> time_kernels(Model& model, int runs) {
   if (count == 0) return {};
   std::vector<std::vector<double>> samples(count);
   std::vector<int64_t> calls(count, 0);
+  std::vector<int32_t> devices(count, -1);
   for (int run = 0; run < runs; ++run) {
     std::vector<double> sums(count, 0);
     std::fill(calls.begin(), calls.end(), 0);
     for (const KernelSpan& span : model.run_traced()) {
-      if (span.is_of_device()) continue;
-      if (span.worker != 0) continue;  // worker 0's span is the whole call
+      const bool counts = span.is_of_device() ? span.kernel >= 0 : span.worker == 0;  // whose span is the whole call
+      if (!counts || static_cast<size_t>(span.kernel) >= count) continue;
       const auto kernel = static_cast<size_t>(span.kernel);
+      if (span.is_of_device()) devices[kernel] = span.worker;
       sums[kernel] += static_cast<double>(span.end_ns - span.begin_ns) / 1e3;
       ++calls[kernel];
     }
@@ -41,7 +43,7 @@ std::vector<KernelTime> time_kernels(Model& model, int runs) {
   }
   std::vector<KernelTime> times;
   for (size_t i = 0; i < count; ++i) {
-    if (calls[i] > 0) times.push_back({static_cast<int32_t>(i), calls[i], median(samples[i])});
+    if (calls[i] > 0) times.push_back({static_cast<int32_t>(i), calls[i], median(samples[i]), devices[i]});
   }
   return times;
 }
@@ -89,8 +91,9 @@ json kernels_json(const Model& model, const std::vector<KernelTime>& times, cons
     const KernelInfo& kernel = model.kernels().at(static_cast<size_t>(time.kernel));
     // A clock's tick is the least that can have passed.
     const double seconds = std::max(time.median_us, 1e-3) / 1e6;
+    const bool has_peak_here = time.device < 0;
     // Of sizes that only a run knows the module has no counts.
-    const bool has_bound = kernel.flops >= 0 && kernel.bytes >= 0;
+    const bool has_bound = has_peak_here && kernel.flops >= 0 && kernel.bytes >= 0;
     const KernelWork work = {kernel.flops, kernel.bytes, kernel.constant_bytes,
                              aged(kernel.traffic, call_seconds, peaks), kernel.unit};
     const Roofline roof =
@@ -106,8 +109,11 @@ json kernels_json(const Model& model, const std::vector<KernelTime>& times, cons
                     {"constant_bytes", kernel.constant_bytes < 0 ? -1 : kernel.constant_bytes * time.calls},
                     {"gflops", known(kernel.flops >= 0, roof.gflops)},
                     {"gbytes", known(kernel.bytes >= 0, roof.gbytes)},
-                    {"unit", kernel.unit.empty() ? peaks.fma_f32.name : kernel.unit},
-                    {"percent_of_peak", known(kernel.flops >= 0 && roof.has_peak, roof.percent_of_peak)},
+                    {"device", time.device},
+                    {"unit", !has_peak_here         ? fmt::format("device {}", time.device + 1)
+                             : kernel.unit.empty() ? peaks.fma_f32.name
+                                                   : kernel.unit},
+                    {"percent_of_peak", known(has_peak_here && kernel.flops >= 0 && roof.has_peak, roof.percent_of_peak)},
                     {"percent_of_bound", known(has_bound && roof.has_peak, roof.percent_of_bound)},
                     {"bound", known(has_bound && roof.has_peak, roof.compute_bound ? "compute" : "memory")},
                     {"level", known(has_bound, roof.level)}});

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <chrono>
 
+#include "codegen/common/object_code.h"
+
 namespace tessera::inline driver {
 
 namespace {
@@ -48,18 +50,10 @@ void KernelTrace::on_piece(int32_t kernel, int32_t worker, int32_t phase) {
   ++span.pieces;
 }
 
-void KernelTrace::on_operation(int32_t device, const char* operation, int32_t phase) {
-  const int64_t time = now();
+void KernelTrace::on_operation(int32_t device, const char* operation, int64_t begin_ns, int64_t end_ns) {
   const std::lock_guard lock(mutex_);
-  if (phase == 0) {
-    operations_.push_back({-1, -1, device, time, time, 0, 0, operation});
-    return;
-  }
-  const auto last = std::find_if(operations_.rbegin(), operations_.rend(),
-                                 [&](const KernelSpan& span) { return span.worker == device; });
-  if (last == operations_.rend()) return;
-  last->end_ns = time;
-  last->busy_ns = last->end_ns - last->begin_ns;
+  operations_.push_back({kernel_of_operation(operation), -1, device, begin_ns - zero_, end_ns - zero_,
+                         end_ns - begin_ns, 0, operation});
 }
 
 std::vector<KernelSpan> KernelTrace::spans() const {

@@ -19,11 +19,11 @@ struct KernelSpan {
   int64_t end_ns = 0;
   int64_t busy_ns = 0;  // in pieces of parallel loops; for worker 0 the whole span where there was no such loop
   int64_t pieces = 0;   // of parallel loops
-  // An operation of a device's queue, by its name, while the host goes on: kernel and call are -1, and worker is the
-  // device's number.
+  // An operation of a device's queue, by its name, while the host goes on: call is -1, worker is the device's number,
+  // and kernel is -1 where the operation is none of the program's kernels.
   std::string operation = {};
 
-  bool is_of_device() const { return kernel < 0; }
+  bool is_of_device() const { return call < 0; }
 };
 
 // Thread safety: on_kernel on the thread that runs; on_piece on the worker's own thread, between two calls of
@@ -36,7 +36,7 @@ class KernelTrace {
   void start();
   void on_kernel(int32_t kernel, int32_t phase);
   void on_piece(int32_t kernel, int32_t worker, int32_t phase);
-  void on_operation(int32_t device, const char* operation, int32_t phase);
+  void on_operation(int32_t device, const char* operation, int64_t begin_ns, int64_t end_ns);
   // Of the run since start(), by call, then by worker; behind them those of devices, in the order of their begins.
   std::vector<KernelSpan> spans() const;
 

@@ -29,7 +29,7 @@ std::string chrome_trace(const Model& model, const std::vector<KernelSpan>& span
       const int thread = threads + span.worker;
       if (devices.insert(thread).second) name_event("thread_name", thread, "device " + std::to_string(span.worker + 1));
       events.push_back({{"ph", "X"},
-                        {"name", span.operation},
+                        {"name", span.kernel < 0 ? span.operation : model.kernels().at(static_cast<size_t>(span.kernel)).name},
                         {"cat", "operation"},
                         {"pid", 1},
                         {"tid", thread},

@@ -129,8 +129,8 @@ class NativeModel : public Model {
         &trace);
     tessera_session_set_device_trace(
         session_.get(),
-        [](void* user, int32_t device, const char* operation, int32_t phase) {
-          static_cast<KernelTrace*>(user)->on_operation(device, operation, phase);
+        [](void* user, int32_t device, const char* operation, int64_t begin_ns, int64_t end_ns) {
+          static_cast<KernelTrace*>(user)->on_operation(device, operation, begin_ns, end_ns);
         },
         &trace);
     trace.start();

@@ -114,7 +114,7 @@ struct Queue {
   int32_t failed = 0;
   uint64_t* marks = nullptr;  // by token: how many commands were given before
   char message[TSR_DEVICE_MESSAGE] = {};
-  void (*trace)(void* user, const char* operation, int32_t phase) = nullptr;
+  tsr_operation_trace_fn trace = nullptr;
   void* trace_user = nullptr;
   Command ring[kCommands];
 };
@@ -144,9 +144,9 @@ void* work(void* argument) {
     void* user = queue->trace_user;
     const bool runs = queue->failed == 0;  // ranks that have lost each other do not find together again
     pthread_mutex_unlock(&queue->mutex);
-    if (trace) trace(user, command.operation->name, 0);
+    const int64_t begin = trace ? tsr_trace_clock() : 0;
     const int32_t answer = runs ? execute(queue, command) : 0;
-    if (trace) trace(user, command.operation->name, 1);
+    if (trace) trace(user, command.operation->name, begin, tsr_trace_clock());
     pthread_mutex_lock(&queue->mutex);
     if (answer < 0) queue->failed = answer;
     ++queue->done;
@@ -311,7 +311,7 @@ void drain(void* argument) {
   wait_until(queue, queue->given);
 }
 
-void set_trace(void* argument, void (*trace)(void* user, const char* operation, int32_t phase), void* user) {
+void set_trace(void* argument, tsr_operation_trace_fn trace, void* user) {
   auto* queue = static_cast<Queue*>(argument);
   wait_until(queue, queue->given);  // what is under way has the old one
   pthread_mutex_lock(&queue->mutex);

@@ -60,7 +60,7 @@ int32_t copy(void* queue, void* device_memory, void* host_memory, uint64_t bytes
 int32_t mark(void* queue, uint32_t token);
 int32_t wait(void* queue, uint32_t token, char* message);
 void drain(void* queue);
-void set_trace(void* queue, void (*trace)(void* user, const char* operation, int32_t phase), void* user);
+void set_trace(void* queue, tsr_operation_trace_fn trace, void* user);
 
 // The table of a communicator: only how it is opened is its own.
 constexpr tsr_device_functions functions(int32_t (*open)(void**, char*)) {

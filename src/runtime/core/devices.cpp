@@ -217,9 +217,9 @@ void free_session_devices(tessera_session* session) {
 void set_device_trace(tessera_session* session, tessera_device_trace_fn trace, void* user) {
   SessionDevices* devices = session->devices;
   if (!devices) return;
-  const auto tell = [](void* argument, const char* operation, int32_t phase) {
+  const auto tell = [](void* argument, const char* operation, int64_t begin_ns, int64_t end_ns) {
     const auto* of = static_cast<const DeviceTrace*>(argument);
-    of->trace(of->user, of->device, operation, phase);
+    of->trace(of->user, of->device, operation, begin_ns, end_ns);
   };
   for (uint32_t i = 0; i < devices->module->num_devices; ++i) {
     const tsr_device_functions& functions = *devices->module->devices[i].functions;

@@ -88,7 +88,10 @@ struct Queue {
   uint32_t num_tokens;
   bool failed;
   char message[TSR_DEVICE_MESSAGE];
-  CudaEvent* marks;  // by token
+  tsr_operation_trace_fn trace;
+  void* trace_user;
+  CudaEvent traced[2];  // begin and end of an operation; null before the first trace
+  CudaEvent* marks;     // by token
 };
 
 // What has failed first is told by the next wait; nothing happens until then.
@@ -107,6 +110,8 @@ void close_queue(void* argument) {
   if (queue->stream) cuda.cuStreamSynchronize(queue->stream);
   for (uint32_t i = 0; i < queue->num_tokens; ++i)
     if (queue->marks[i]) cuda.cuEventDestroy_v2(queue->marks[i]);
+  for (CudaEvent event : queue->traced)
+    if (event) cuda.cuEventDestroy_v2(event);
   if (queue->stream) cuda.cuStreamDestroy_v2(queue->stream);
   free(queue);
 }
@@ -136,6 +141,19 @@ int32_t open_queue(void* argument, uint32_t num_tokens, uint64_t, void** result,
 
 constexpr uint32_t kMostParameters = 256;
 
+// Waits for an operation whose begin is recorded, and tells how long the device says that it took.
+CudaResult tell(Queue* queue, const CudaOperation* operation) {
+  const CudaLibrary& cuda = *queue->device->cuda;
+  float milliseconds = 0;
+  CudaResult answer = cuda.cuEventRecord(queue->traced[1], queue->stream);
+  if (answer == 0) answer = cuda.cuEventSynchronize(queue->traced[1]);
+  if (answer == 0) answer = cuda.cuEventElapsedTime(&milliseconds, queue->traced[0], queue->traced[1]);
+  const int64_t end = tsr_trace_clock();
+  if (answer == 0)
+    queue->trace(queue->trace_user, operation->row.entry, end - static_cast<int64_t>(milliseconds * 1e6F), end);
+  return answer;
+}
+
 int32_t start(void* argument, void* of, void* const* args, uint32_t num_args, const int64_t* sizes,
               uint32_t num_sizes) {
   auto* queue = static_cast<Queue*>(argument);
@@ -149,14 +167,17 @@ int32_t start(void* argument, void* of, void* const* args, uint32_t num_args, co
   void* parameters[kMostParameters];
   for (uint32_t i = 0; i < num_args; ++i) parameters[i] = const_cast<void**>(&args[i]);
   for (uint32_t i = 0; i < num_sizes; ++i) parameters[num_args + i] = const_cast<int64_t*>(&sizes[i]);
+  const CudaLibrary& cuda = *queue->device->cuda;
   CudaResult answer = use_device(queue->device);
+  if (queue->trace && answer == 0) answer = cuda.cuEventRecord(queue->traced[0], queue->stream);
   for (uint32_t i = 0; i < operation->row.num_launches && answer == 0; ++i) {
     const CudaLaunch& launch = operation->image->launches[operation->first_launch + i];
     const auto& [x, y, z] = launch.blocks;
     if (x == 0 || y == 0 || z == 0) continue;
-    answer = queue->device->cuda->cuLaunchKernel(launch.function, x, y, z, launch.threads[0], launch.threads[1],
+    answer = cuda.cuLaunchKernel(launch.function, x, y, z, launch.threads[0], launch.threads[1],
                                                  launch.threads[2], 0, queue->stream, parameters, nullptr);
   }
+  if (queue->trace && answer == 0) answer = tell(queue, operation);
   return note(queue, answer, operation->row.entry);
 }
 
@@ -196,6 +217,16 @@ void drain(void* argument) {
   queue->failed = false;
 }
 
+void set_trace(void* argument, tsr_operation_trace_fn trace, void* user) {
+  auto* queue = static_cast<Queue*>(argument);
+  const CudaLibrary& cuda = *queue->device->cuda;
+  CudaResult answer = use_device(queue->device);
+  for (CudaEvent& event : queue->traced)
+    if (trace && !event && answer == 0) answer = cuda.cuEventCreate(&event, kWithTiming);
+  queue->trace = answer == 0 ? trace : nullptr;
+  queue->trace_user = user;
+}
+
 }  // namespace
 
 CudaResult use_device(const CudaDevice* device) { return device->cuda->cuCtxSetCurrent(device->context); }
@@ -227,4 +258,4 @@ extern "C" const tsr_device_functions tessera_device_cuda = {sizeof(tsr_device_f
                                                              tessera::mark,
                                                              tessera::wait,
                                                              tessera::drain,
-                                                             nullptr};
+                                                             tessera::set_trace};

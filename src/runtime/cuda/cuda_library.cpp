@@ -59,6 +59,7 @@ bool find_all(void* driver, void* compiler, char* message) {
          find(driver, "cuEventDestroy_v2", &functions.cuEventDestroy_v2, message) &&
          find(driver, "cuEventRecord", &functions.cuEventRecord, message) &&
          find(driver, "cuEventSynchronize", &functions.cuEventSynchronize, message) &&
+         find(driver, "cuEventElapsedTime", &functions.cuEventElapsedTime, message) &&
          find(compiler, "nvrtcCreateProgram", &functions.nvrtcCreateProgram, message) &&
          find(compiler, "nvrtcCompileProgram", &functions.nvrtcCompileProgram, message) &&
          find(compiler, "nvrtcGetProgramLogSize", &functions.nvrtcGetProgramLogSize, message) &&

@@ -19,7 +19,7 @@ using CudaEvent = struct CudaEventObject*;
 using NvrtcProgram = struct NvrtcProgramObject*;
 
 constexpr int kMaxThreadsPerBlock = 1, kMaxSharedBytesPerBlock = 8, kMajor = 75, kMinor = 76;  // attributes
-constexpr unsigned kNoTiming = 2, kNonBlocking = 1;                                            // flags
+constexpr unsigned kNoTiming = 2, kWithTiming = 0, kNonBlocking = 1;                           // flags
 
 struct CudaLibrary {
   CudaResult (*cuInit)(unsigned);
@@ -48,6 +48,7 @@ struct CudaLibrary {
   CudaResult (*cuEventDestroy_v2)(CudaEvent);
   CudaResult (*cuEventRecord)(CudaEvent, CudaStream);
   CudaResult (*cuEventSynchronize)(CudaEvent);
+  CudaResult (*cuEventElapsedTime)(float*, CudaEvent, CudaEvent);  // milliseconds
 
   int (*nvrtcCreateProgram)(NvrtcProgram*, const char*, const char*, int, const char* const*, const char* const*);
   int (*nvrtcCompileProgram)(NvrtcProgram, int, const char* const*);

@@ -52,12 +52,18 @@ void release(void*, uint8_t* memory) { free(from_device_address(memory)); }
 // ---- images ----
 
 // An image is a shared object, whose entries are functions of this kind.
-using Operation = void (*)(void** slots, const tsr_host* host);
+using Entry = void (*)(void** slots, const tsr_host* host);
+struct Operation {
+  Entry run;
+  Operation* next;
+  char name[];
+};
 
 // The number of the file stays taken as long as the code is loaded: the dynamic loader knows libraries by their path.
 struct Image {
   void* handle;
   int fd;
+  Operation* operations;  // that somebody has asked for
 };
 
 int32_t load(void*, const void* image, uint64_t size, void** loaded, char* message) {
@@ -77,7 +83,7 @@ int32_t load(void*, const void* image, uint64_t size, void** loaded, char* messa
     handle = dlopen(path, RTLD_NOW | RTLD_LOCAL);
   }
   if (handle) {
-    *result = {handle, fd};
+    *result = {handle, fd, nullptr};
     *loaded = result;
     return 0;
   }
@@ -92,10 +98,24 @@ void unload(void*, void* loaded) {
   auto* image = static_cast<Image*>(loaded);
   dlclose(image->handle);
   close(image->fd);
+  while (Operation* operation = image->operations) {
+    image->operations = operation->next;
+    free(operation);
+  }
   free(image);
 }
 
-void* find(void* loaded, const char* entry) { return dlsym(static_cast<Image*>(loaded)->handle, entry); }
+void* find(void* loaded, const char* name) {
+  auto* image = static_cast<Image*>(loaded);
+  void* entry = dlsym(image->handle, name);
+  const size_t size = strlen(name) + 1;
+  auto* operation = entry ? static_cast<Operation*>(malloc(sizeof(Operation) + size)) : nullptr;
+  if (!operation) return nullptr;
+  operation->run = reinterpret_cast<Entry>(entry);
+  operation->next = image->operations;
+  memcpy(operation->name, name, size);
+  return image->operations = operation;
+}
 
 // ---- queues ----
 
@@ -105,7 +125,7 @@ constexpr uint32_t kSlots = 48;      // of an operation's arguments and sizes; o
 struct Command {
   enum Kind : uint8_t { kStart, kCopy, kEnd } kind;
   bool to_device;
-  Operation operation;
+  const Operation* operation;
   uint8_t *device_memory, *host_memory;
   uint64_t bytes;
   void* slots[kSlots + 1];
@@ -119,6 +139,8 @@ struct Queue {
   int32_t failed = 0;
   uint64_t operations = 0, failing = 0;  // that were run; the one that is to fail, from 1
   uint64_t* marks = nullptr;             // by token: how many commands were given before
+  tsr_operation_trace_fn trace = nullptr;
+  void* trace_user = nullptr;
   void* scratch = nullptr;
   Command ring[kCommands];
 };
@@ -127,14 +149,16 @@ void serial_for(void*, tsr_task_fn fn, const void* arg, int64_t n, int64_t) {
   if (n > 0) fn(arg, 0, n, 0);
 }
 
-int32_t run(Queue* queue, Operation operation, void** slots) {
+int32_t run(Queue* queue, const Operation* operation, void** slots) {
   if (++queue->operations == queue->failing) return -1;
   tsr_host host = {};
   host.size = sizeof(host);
   host.abi_version = TSR_ABI_VERSION;
   host.num_workers = 1;
   host.parallel_for = serial_for;
-  operation(slots, &host);
+  const int64_t begin = queue->trace ? tsr_trace_clock() : 0;
+  operation->run(slots, &host);
+  if (queue->trace) queue->trace(queue->trace_user, operation->name, begin, tsr_trace_clock());
   return 0;
 }
 
@@ -231,20 +255,20 @@ int32_t start(void* argument, void* operation, void* const* args, uint32_t num_a
     slots[num_args] = queue->scratch;
     memcpy(slots + num_args + 1, sizes, num_sizes * sizeof(int64_t));
   };
-  const auto entry = reinterpret_cast<Operation>(operation);
+  const auto* wanted = static_cast<const Operation*>(operation);
   if (uint64_t{num_args} + num_sizes > kSlots) {
     auto* slots = static_cast<void**>(malloc((uint64_t{num_args} + num_sizes + 1) * sizeof(void*)));
     if (!slots) return -1;
     fill(slots);
     wait_until(queue, queue->given);
-    if (queue->failed == 0 && run(queue, entry, slots) < 0) queue->failed = -1;
+    if (queue->failed == 0 && run(queue, wanted, slots) < 0) queue->failed = -1;
     pthread_mutex_unlock(&queue->mutex);
     free(slots);
     return 0;
   }
   Command& command = next_command(queue);
   command.kind = Command::kStart;
-  command.operation = entry;
+  command.operation = wanted;
   fill(command.slots);
   give(queue);
   return 0;
@@ -288,6 +312,14 @@ void drain(void* argument) {
   pthread_mutex_unlock(&queue->mutex);
 }
 
+void set_trace(void* argument, tsr_operation_trace_fn trace, void* user) {
+  auto* queue = static_cast<Queue*>(argument);
+  wait_until(queue, queue->given);  // what is under way has the old one
+  queue->trace = trace;
+  queue->trace_user = user;
+  pthread_mutex_unlock(&queue->mutex);
+}
+
 }  // namespace
 
 }  // namespace tessera
@@ -309,4 +341,4 @@ extern "C" const tsr_device_functions tessera_device_null = {sizeof(tsr_device_f
                                                              tessera::mark,
                                                              tessera::wait,
                                                              tessera::drain,
-                                                             nullptr};
+                                                             tessera::set_trace};

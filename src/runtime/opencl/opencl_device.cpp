@@ -137,6 +137,8 @@ struct Queue {
   uint32_t num_tokens;
   bool failed;
   char message[TSR_DEVICE_MESSAGE];
+  tsr_operation_trace_fn trace;
+  void* trace_user;
   cl_event* marks;  // by token; null before the first mark
 };
 
@@ -209,6 +211,8 @@ int32_t start(void* argument, void* of, void* const* args, uint32_t num_args, co
     return note(queue, CL_INVALID_KERNEL_ARGS, operation->row.entry);
   OpenClImage* image = operation->image;
   cl_int answer = CL_SUCCESS;
+  if (queue->trace) queue->device->cl->clFinish(queue->commands);
+  const int64_t begin = queue->trace ? tsr_trace_clock() : 0;
   pthread_mutex_lock(&image->mutex);
   for (uint32_t i = 0; i < operation->row.num_launches && answer == CL_SUCCESS; ++i) {
     const OpenClLaunch& launch = image->launches[operation->first_launch + i];
@@ -219,6 +223,8 @@ int32_t start(void* argument, void* of, void* const* args, uint32_t num_args, co
                                                          launch.local, 0, nullptr, nullptr);
   }
   pthread_mutex_unlock(&image->mutex);
+  if (queue->trace && answer == CL_SUCCESS && (answer = queue->device->cl->clFinish(queue->commands)) == CL_SUCCESS)
+    queue->trace(queue->trace_user, operation->row.entry, begin, tsr_trace_clock());
   return note(queue, answer, operation->row.entry);
 }
 
@@ -263,6 +269,13 @@ void drain(void* argument) {
   queue->failed = false;
 }
 
+// By the host's clock, from the call to the end of waiting.
+void set_trace(void* argument, tsr_operation_trace_fn trace, void* user) {
+  auto* queue = static_cast<Queue*>(argument);
+  queue->trace = trace;
+  queue->trace_user = user;
+}
+
 }  // namespace
 
 OpenClPlace place_of(OpenClDevice* device, const void* address) {
@@ -291,4 +304,4 @@ extern "C" const tsr_device_functions tessera_device_opencl = {sizeof(tsr_device
                                                                tessera::mark,
                                                                tessera::wait,
                                                                tessera::drain,
-                                                               nullptr};
+                                                               tessera::set_trace};

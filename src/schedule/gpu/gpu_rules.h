@@ -22,6 +22,7 @@ struct GpuLimits {
   int64_t threads = 256;             // of a block; a power of two, at least 64
   int64_t shared_bytes = 32 << 10;   // of a block
   int64_t wanted_threads = 1 << 13;  // that keep a device busy
+  int64_t sums_of_thread = 4;        // rows, and columns, of a product that a thread has in registers
 };
 
 using GpuRuleResult = std::variant<LoopProgram, Declined>;

@@ -13,7 +13,7 @@ namespace tessera::inline schedule {
 namespace {
 
 constexpr int64_t kSteps = 16;               // of the sum that are in shared memory at once
-constexpr int64_t kMostOfThread = 4;         // rows and columns of a thread
+constexpr int64_t kLanes = 4;                // neighbours in shared memory that a thread reads at once
 constexpr int64_t kLeastSide = 8;            // rows or columns that are worth tiles
 constexpr int64_t kMostBlocks = UINT16_MAX;  // along axes y and z
 
@@ -50,15 +50,37 @@ std::optional<Factors> factors_of(const Expr& value) {
   return inner;
 }
 
-// Rows and columns of a tile, and how they are dealt to the block's threads.
+// Whether the elements that a factor reads at neighbouring values of the variable are neighbours in memory.
+bool are_neighbours(const Expr& factor, const Var& var, const Bounds& bounds) {
+  bool loads = false, near = true;
+  walk(factor, [&](const Expr& e) {
+    if (e->kind != ExprKind::kLoad || !uses_var(e, var)) return;
+    const Expr& here = e->operands[0];
+    VarMap next;
+    next[var.get()] = var + Expr(1);
+    const auto step = as_int(simplify(substitute(here, next) - here, bounds));
+    loads = true;
+    near = near && step == 1;
+  });
+  return loads && near;
+}
+
+// Rows and columns of a tile, and how they are dealt to the block's threads: up to kLanes neighbours at a time.
 struct TileSide {
   int64_t threads = 1, each = 1;
   int64_t size() const { return threads * each; }
+  int64_t lanes() const { return std::min(each, kLanes); }
+  // Of a thread's i-th row or column.
+  Expr place(const Expr& i, const Expr& thread, const Bounds& bounds) const {
+    if (each == 1) return thread;
+    const Expr lane = simplify(floormod(i, Expr(lanes())), bounds), group = simplify(floordiv(i, Expr(lanes())), bounds);
+    return simplify(group * Expr(threads * lanes()) + thread * Expr(lanes()) + lane, bounds);
+  }
 };
 
-TileSide side_for(int64_t extent, int64_t threads) {
+TileSide side_for(int64_t extent, int64_t threads, int64_t most_of_thread) {
   TileSide side{threads, 1};
-  while (side.each < kMostOfThread && side.size() < extent) side.each *= 2;
+  while (side.each < most_of_thread && side.size() < extent) side.each *= 2;
   return side;
 }
 
@@ -92,14 +114,14 @@ class TiledProduct {
     if (rows_.extent < kLeastSide || columns_.extent < kLeastSide)
       return fmt::format("{} rows and {} columns are no work for a tile", rows_.extent, columns_.extent);
     const int64_t width = limits.threads >= 256 ? 16 : 8;
-    down_ = side_for(rows_.extent, width);
-    across_ = side_for(columns_.extent, width);
+    down_ = side_for(rows_.extent, width, limits.sums_of_thread);
+    across_ = side_for(columns_.extent, width, limits.sums_of_thread);
     // Few tiles leave threads idle: smaller ones then.
     while (num_blocks() * width * width < limits.wanted_threads && std::max(down_.each, across_.each) > 1)
       (down_.each >= across_.each ? down_ : across_).each /= 2;
     if (row_tiles() > kMostBlocks || batch_.extent > kMostBlocks) return "too many tiles for a grid of blocks";
-    if (dtype_bytes(factors_.a.dtype(), (down_.size() + 1) * kSteps) +
-            dtype_bytes(factors_.b.dtype(), (across_.size() + 1) * kSteps) >
+    if (dtype_bytes(factors_.a.dtype(), (down_.size() + kLanes) * kSteps) +
+            dtype_bytes(factors_.b.dtype(), (across_.size() + kLanes) * kSteps) >
         limits.shared_bytes)
       return "the operands' pieces do not fit in shared memory";
     return {};
@@ -115,8 +137,12 @@ class TiledProduct {
     first_column_ = column_tile * Expr(across_.size());
     batch_.values_at(plane, bounds_, plane_);
 
-    a_ = make_buffer("rows", factors_.a.dtype(), {kSteps, down_.size() + 1}, MemoryScope::kLocal);
-    b_ = make_buffer("columns", factors_.b.dtype(), {kSteps, across_.size()}, MemoryScope::kLocal);
+    rows_by_steps_ = takes_steps_first(factors_.a, rows_, true);
+    columns_by_steps_ = takes_steps_first(factors_.b, columns_, false);
+    // What is written across is written to other banks with some lanes more.
+    const auto pitch = [](const TileSide& side, bool by_steps) { return side.size() + (by_steps ? kLanes : 0); };
+    a_ = make_buffer("rows", factors_.a.dtype(), {kSteps, pitch(down_, rows_by_steps_)}, MemoryScope::kLocal);
+    b_ = make_buffer("columns", factors_.b.dtype(), {kSteps, pitch(across_, columns_by_steps_)}, MemoryScope::kLocal);
     sums_ = make_buffer("sums", kernel_.reduce_dtype, {down_.threads, across_.threads, down_.each, across_.each},
                         MemoryScope::kRegister);
     const Stmt steps = serial_loop(
@@ -158,6 +184,13 @@ class TiledProduct {
     });
   }
 
+  // Whether neighbouring threads fetch neighbouring steps of an operand, rather than neighbouring rows or columns.
+  bool takes_steps_first(const Expr& factor, const FlatAxes& side, bool otherwise) const {
+    const bool steps = are_neighbours(factor, steps_.axes.back().var, kernel_.bounds);
+    const bool places = are_neighbours(factor, side.axes.back().var, kernel_.bounds);
+    return steps == places ? otherwise : steps;
+  }
+
   // A piece of one operand: `size` places along its side by kSteps; `steps_first`: neighbouring threads take
   // neighbouring steps. Zeros stand for what is outside.
   Stmt fetch_one(const BufferPtr& piece, const Expr& factor, const FlatAxes& side, int64_t size,
@@ -193,8 +226,8 @@ class TiledProduct {
   Stmt fetch(const Expr& first_step) {
     return threads("fetch", [&](const Expr& y, const Expr& x) {
       const Expr thread = y * Expr(across_.threads) + x;
-      return seq({fetch_one(a_, factors_.a, rows_, down_.size(), first_row_, first_step, true, thread),
-                  fetch_one(b_, factors_.b, columns_, across_.size(), first_column_, first_step, false, thread)});
+      return seq({fetch_one(a_, factors_.a, rows_, down_.size(), first_row_, first_step, rows_by_steps_, thread),
+                  fetch_one(b_, factors_.b, columns_, across_.size(), first_column_, first_step, columns_by_steps_, thread)});
     });
   }
 
@@ -206,7 +239,7 @@ class TiledProduct {
                              const Expr& thread) {
         return unrolled_loop(
             "i", side.each,
-            [&](const Var& i) { return store(to, {i}, load(from, {step, i * Expr(side.threads) + thread})); }, bounds_);
+            [&](const Var& i) { return store(to, {i}, load(from, {step, side.place(i, thread, bounds_)})); }, bounds_);
       };
       const Stmt loop = serial_loop(
           "step", kSteps,
@@ -227,8 +260,8 @@ class TiledProduct {
   Stmt finish() {
     return threads("finish", [&](const Expr& y, const Expr& x) {
       return each_sum([&](const Var& i, const Var& j) {
-        const Expr row = first_row_ + i * Expr(down_.threads) + y;
-        const Expr column = first_column_ + j * Expr(across_.threads) + x;
+        const Expr row = first_row_ + down_.place(i, y, bounds_);
+        const Expr column = first_column_ + across_.place(j, x, bounds_);
         VarMap at = plane_;
         rows_.values_at(row, bounds_, at);
         columns_.values_at(column, bounds_, at);
@@ -248,6 +281,7 @@ class TiledProduct {
   Factors factors_;
   FlatAxes batch_, rows_, columns_, steps_;
   TileSide down_, across_;
+  bool rows_by_steps_ = true, columns_by_steps_ = false;
   Bounds bounds_;
   Expr first_row_, first_column_;
   VarMap plane_;
