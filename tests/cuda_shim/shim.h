@@ -21,6 +21,13 @@ using std::isnan;
 #define __shared__ static
 #define __align__(n) __attribute__((aligned(n)))
 
+struct __attribute__((may_alias)) uint2 {
+  unsigned x, y;
+};
+struct __attribute__((may_alias, aligned(16))) uint4 {
+  unsigned x, y, z, w;
+};
+
 struct dim3 {
   unsigned x = 1, y = 1, z = 1;
 };

@@ -12,6 +12,7 @@
 #include "codegen/gpu/gpu_codegen.h"
 #include "codegen/gpu/gpu_dialects.h"
 #include "device/thread_form.h"
+#include "graph/parser.h"
 #include "graph_passes/fusion/fuse_groups.h"
 #include "interp/graph_interp.h"
 #include "interp/loop_interp.h"
@@ -118,12 +119,11 @@ void expect_threads_agree(const LoopProgram& program, const std::vector<Tensor>&
     }
 }
 
-void check_rules(const std::string& kind, std::mt19937& random, Counts& counts) {
-  const ScheduleCase test = random_case(kind, 8, random);
+void check_rules(const std::string& kind, const Graph& graph, std::mt19937& random, Counts& counts) {
   GraphInterpreter interpreter;
   const Target target;
   const PassContext ctx{standard_ops(), interpreter, target, 3};
-  const Graph grouped = fuse_groups(test.graph, ctx);
+  const Graph grouped = fuse_groups(graph, ctx);
   for (const Node& node : grouped.nodes()) {
     if (node.op->kind == OpKind::kConstant || node.op->name == "reshape") continue;
     std::vector<size_t> kept;
@@ -136,6 +136,8 @@ void check_rules(const std::string& kind, std::mt19937& random, Counts& counts) 
       GpuLimits limits;
       limits.threads = random() % 2 == 0 ? 64 : 256;
       if (random() % 2 == 0) limits.wanted_threads = 1 << (random() % 8);
+      if (random() % 2 == 0) limits.sums_of_thread = 8;
+      limits.multiprocessors = 1 << (random() % 8);
       const GpuRuleResult answer = rule.apply(definition, limits);
       if (const auto* declined = std::get_if<Declined>(&answer)) {
         EXPECT_FALSE(declined->reason.empty());
@@ -154,7 +156,25 @@ TEST(GpuRules, ThreadsComputeWhatTheKernelSays) {
   Counts counts;
   for (const char* kind : {"conv", "conv1d", "depthwise", "transposed", "pool", "matmul", "reduce", "elementwise",
                            "movement", "shuffle", "resize"})
-    for (int i = 0; i < 6 && !HasFatalFailure(); ++i) check_rules(kind, random, counts);
+    for (int i = 0; i < 6 && !HasFatalFailure(); ++i)
+      check_rules(kind, random_case(kind, 8, random).graph, random, counts);
+  // Long sums, whose steps groups of threads share, and whole vectors.
+  for (int i = 0; i < 8 && !HasFatalFailure(); ++i) {
+    const auto below = [&](int64_t most) { return static_cast<int64_t>(1 + random() % most); };
+    const int64_t rows = 7 + below(20), steps = 32 + below(100), columns = 7 + below(20);
+    const std::vector<std::pair<std::string, std::string>> cases = {
+        {"long matmul", fmt::format("graph @g(%x: f32[{0},{1}], %w: f32[{1},{2}]) -> (%y: f32[{0},{2}]) {{\n"
+                                    "  %y = matmul(%x, %w) : f32[{0},{2}]\n}}\n", rows, steps, columns)},
+        {"vector by matrix", fmt::format("graph @g(%x: f32[1,{0}], %w: f32[{0},{1}]) -> (%y: f32[1,{1}]) {{\n"
+                                         "  %y = matmul(%x, %w) : f32[1,{1}]\n}}\n", 4 * steps, 31 + columns)},
+        {"sums of columns", fmt::format("graph @g(%x: f32[{0},{1}]) -> (%y: f32[{1}]) {{\n"
+                                        "  %y = reduce(%x) {{axes = [0], keepdims = false, kind = \"{2}\"}} : f32[{1}]\n}}\n",
+                                        3 * steps, 31 + columns, random() % 2 ? "sum" : "max")},
+        {"vectors", fmt::format("graph @g(%x: f32[{0},{1}], %w: f32[{1}]) -> (%y: f32[{0},{1}]) {{\n"
+                                "  %a = add(%x, %w) : f32[{0},{1}]\n  %y = tanh(%a) : f32[{0},{1}]\n}}\n",
+                                8 + rows, 4 * columns)}};
+    for (const auto& [kind, text] : cases) check_rules(kind, parse_graph(text, standard_ops()), random, counts);
+  }
   for (const GpuRule& rule : gpu_rules()) EXPECT_GT(counts.taken[std::string(rule.name)], 2) << rule.name;
   EXPECT_GT(counts.barriers, 20);
 }

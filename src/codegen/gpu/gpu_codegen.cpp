@@ -26,6 +26,23 @@ bool uses_doubles(const LoopProgram& program) {
   return found;
 }
 
+// Of each parameter of a kernel, whether all calls give it memory that begins at a multiple of 16 bytes. Buffers do;
+// views may begin anywhere.
+std::vector<bool> aligned_params(const Program& program, size_t kernel) {
+  constexpr int64_t kVectorBytes = 16;
+  std::vector<bool> aligned(program.kernels[kernel].program.params.size(), true);
+  const auto begins_aligned = [&](BufferId id) {
+    for (const ProgramBuffer* buffer = &program.buffers[static_cast<size_t>(id)]; buffer->alias_of >= 0;
+         buffer = &program.buffers[static_cast<size_t>(buffer->alias_of)])
+      if (buffer->view_offset_formula || buffer->view_offset % kVectorBytes != 0) return false;
+    return true;
+  };
+  for (const KernelCall& call : program.calls)
+    for (size_t i = 0; static_cast<size_t>(call.kernel) == kernel && i < call.args.size(); ++i)
+      aligned[i] = aligned[i] && begins_aligned(call.args[i]);
+  return aligned;
+}
+
 // Text behind "//" in one line.
 std::string comment(std::string text) {
   std::replace_if(text.begin(), text.end(), [](char c) { return c == '\n' || c == '\r' || c == '\\'; }, ' ');
@@ -76,7 +93,7 @@ std::string generate_gpu_source(const Program& program, int32_t device, const Di
       const auto blocks = [&](size_t axis) { return std::max<int64_t>(as_int(launch.blocks[axis]).value(), 0); };
       table += fmt::format("//tsr launch {} {} {} {} {} {} {}\n", name, blocks(0), blocks(1), blocks(2),
                            launch.threads[0], launch.threads[1], launch.threads[2]);
-      KernelPrinter printer(kernel.program, name, plan.alias_classes[i], ops, &launch);
+      KernelPrinter printer(kernel.program, name, plan.alias_classes[i], ops, &launch, aligned_params(program, i));
       kernels += printer.print();
       most_threads = std::max(most_threads, launch.num_threads());
       most_shared = std::max(most_shared, launch.shared_bytes);

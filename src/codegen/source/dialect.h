@@ -19,12 +19,15 @@ struct Dialect {
   std::span<const std::string_view> reserved = {};  // names that C leaves free
 
   // Of languages for the threads of a device; empty in others.
-  std::string_view global;  // before a pointer to memory that all threads reach, with a blank
-  std::string_view shared;  // before an array that a block's threads share, with a blank
+  std::string_view global = {};  // before a pointer to memory that all threads reach, with a blank
+  std::string_view shared = {};  // before an array that a block's threads share, with a blank
+  std::string_view aligned = {};  // before an array of which vectors are read, with a blank
+  // Types of vectors of 4, 8 and 16 bytes; empty where the printer writes elements one by one.
+  std::array<std::string_view, 3> vectors = {};
   std::array<std::string_view, 3> thread = {}, block = {};  // along the axes x, y and z
-  std::string_view barrier;                                 // a statement
-  std::string_view bounds;   // behind `kernel`: threads of a block along {0}, {1} and {2}, together {3}
-  std::string_view unroll;   // a line before loops that are written out
+  std::string_view barrier = {};                            // a statement
+  std::string_view bounds = {};  // behind `kernel`: threads of a block along {0}, {1} and {2}, together {3}
+  std::string_view unroll = {};  // a line before loops that are written out
   bool has_pointers = true;  // whether a kernel gets addresses; else memory and an offset in bytes for each buffer
 };
 

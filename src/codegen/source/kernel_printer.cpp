@@ -60,13 +60,14 @@ bool mentions(const std::string& text, const std::string& name) {
 }  // namespace
 
 KernelPrinter::KernelPrinter(const LoopProgram& program, std::string function, std::vector<int> alias_classes,
-                             COps& ops, const Launch* launch)
+                             COps& ops, const Launch* launch, std::vector<bool> aligned)
     : program_(program),
       function_(std::move(function)),
       alias_classes_(std::move(alias_classes)),
       ops_(ops),
       dialect_(ops.dialect()),
       launch_(launch),
+      aligned_(std::move(aligned)),
       locals_(launch ? LocalPlan() : plan_locals(program)) {}
 
 std::string KernelPrinter::print() {
@@ -153,7 +154,7 @@ void KernelPrinter::declare_shared() {
   for (const BufferPtr& buffer : launch_->shared) {
     const std::string name = fresh(buffer->name);
     buffers_[buffer.get()] = name;
-    line(fmt::format("{}{} {}[{}];", dialect_.shared, storage_type(buffer->dtype), name,
+    line(fmt::format("{}{}{} {}[{}];", dialect_.shared, dialect_.aligned, storage_type(buffer->dtype), name,
                      std::max<int64_t>(*constant_elements(*buffer), 1)));
   }
 }
@@ -209,10 +210,59 @@ void KernelPrinter::emit_axis(const Stmt& s) {
   line("}");
 }
 
+// The address of a vector that a loop's iterations walk through; empty where it is none.
+std::string KernelPrinter::vector_at(const Buffer& buffer, const std::vector<Expr>& indices, const Stmt& loop) {
+  Expr number = 0;
+  for (size_t i = 0; i < indices.size(); ++i) number = number * buffer.shape[i] + indices[i];
+  if (!is_index(number)) return {};
+  Bounds bounds = bounds_;
+  bounds.set(loop->var, 0, *as_int(loop->extent) - 1);
+  VarMap first, next;
+  first[loop->var.get()] = Expr(0);
+  next[loop->var.get()] = loop->var + Expr(1);
+  const Expr begin = simplify(substitute(number, first), bounds_);
+  if (as_int(simplify(substitute(number, next) - number, bounds)) != 1 ||
+      !is_const_int(simplify(floormod(begin, loop->extent), bounds_), 0))
+    return {};
+  keep_.push_back(begin);
+  return fmt::format("&{}[{}]", buffers_.at(&buffer), without_parentheses(index(begin)));
+}
+
+std::string KernelPrinter::vector_move(const Stmt& s) {
+  const auto lanes = as_int(s->extent);
+  const Stmt& body = s->stmts[0];
+  if (!launch_ || s->for_kind != ForKind::kVectorized || !lanes || !is_const_int(s->begin, 0) ||
+      body->kind != StmtKind::kStore || body->value->kind != ExprKind::kLoad)
+    return {};
+  const Buffer &to = *body->buffer, &from = *body->value->buffer;
+  const int64_t bytes = dtype_bytes(to.dtype, *lanes);
+  const size_t size = bytes == 4 ? 0 : bytes == 8 ? 1 : 2;
+  if (to.dtype != from.dtype || (bytes != 4 && bytes != 8 && bytes != 16) || dialect_.vectors[size].empty()) return {};
+  const auto param = [&](const Buffer& buffer) {
+    const auto it = std::find_if(program_.params.begin(), program_.params.end(),
+                                 [&](const BufferPtr& p) { return p.get() == &buffer; });
+    return it == program_.params.end() ? -1 : static_cast<int>(it - program_.params.begin());
+  };
+  // Registers are aligned, parameters only where that is known.
+  const auto is_whole = [&](const Buffer& buffer) {
+    const int number = param(buffer);
+    if (number < 0) return buffer.scope == MemoryScope::kRegister && !scalars_.contains(&buffer);
+    return static_cast<size_t>(number) < aligned_.size() && aligned_[static_cast<size_t>(number)];
+  };
+  if (!is_whole(to) || !is_whole(from)) return {};
+  const std::string target = vector_at(to, body->indices, s), source = vector_at(from, body->value->operands, s);
+  if (target.empty() || source.empty()) return {};
+  const auto pointer = [&](const Buffer& buffer, std::string_view constant) {
+    return fmt::format("({}{}{} *)", param(buffer) < 0 ? "" : dialect_.global, constant, dialect_.vectors[size]);
+  };
+  return fmt::format("*{}{} = *{}{};", pointer(to, ""), target, pointer(from, "const "), source);
+}
+
 void KernelPrinter::emit_for(const Stmt& s) {
   if (launch_ && (is_block_axis(s->for_kind) || is_thread_axis(s->for_kind))) return emit_axis(s);
   const auto extent = as_int(s->extent);
   if (extent && *extent <= 0) return;
+  if (const std::string move = vector_move(s); !move.empty()) return line(move);
   const Interval begins = bounds_of(s->begin, bounds_), extents = bounds_of(s->extent, bounds_);
   begin_expression({s->begin, s->extent});
   const auto first = as_int(s->begin);
@@ -301,7 +351,8 @@ void KernelPrinter::emit_alloc(const Stmt& s) {
     scalars_.insert(&buffer);
     line(fmt::format("{} {} = 0;", storage_type(buffer.dtype), name));
   } else {
-    line(fmt::format("{} {}[{}]{};", storage_type(buffer.dtype), name, count, count <= kZeroedBelow ? " = {0}" : ""));
+    line(fmt::format("{}{} {}[{}]{};", launch_ ? dialect_.aligned : "", storage_type(buffer.dtype), name, count,
+                     count <= kZeroedBelow ? " = {0}" : ""));
   }
   emit(s->stmts[0]);
   --depth_;

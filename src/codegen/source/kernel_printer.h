@@ -24,9 +24,10 @@ namespace tessera::inline source_codegen {
 class KernelPrinter {
  public:
   // `alias_classes`: a number per parameter; parameters with the same number may overlap, others do not. `launch`: of
-  // the program's thread form; null for the whole program as a function. Everything outlives the printer.
+  // the program's thread form; null for the whole program as a function. `aligned`: of each parameter, whether it
+  // begins at a multiple of 16 bytes; none does where there is no list. Everything outlives the printer.
   KernelPrinter(const LoopProgram& program, std::string function, std::vector<int> alias_classes, COps& ops,
-                const Launch* launch = nullptr);
+                const Launch* launch = nullptr, std::vector<bool> aligned = {});
 
   std::string print();
   // Whether the function has one more parameter, `scratch`, behind the buffers and before the symbols.
@@ -43,6 +44,9 @@ class KernelPrinter {
   void emit(const Stmt& s);
   void emit_for(const Stmt& s);
   void emit_axis(const Stmt& s);
+  // A vectorized loop that moves neighbours from a parameter to registers, or back, as one assignment; else empty.
+  std::string vector_move(const Stmt& s);
+  std::string vector_at(const Buffer& buffer, const std::vector<Expr>& indices, const Stmt& loop);
   void emit_if(const Stmt& s);
   void emit_store(const Stmt& s);
   void emit_alloc(const Stmt& s);
@@ -78,6 +82,7 @@ class KernelPrinter {
   COps& ops_;
   const Dialect& dialect_;
   const Launch* const launch_;
+  const std::vector<bool> aligned_;
   const LocalPlan locals_;
   std::string out_;
   int depth_ = 1;

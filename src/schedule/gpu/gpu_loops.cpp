@@ -14,6 +14,19 @@ void FlatAxes::values_at(const Expr& index, const Bounds& bounds, VarMap& values
   }
 }
 
+bool reads_neighbours(const Expr& value, const Var& var, const Bounds& bounds) {
+  bool loads = false, near = true;
+  VarMap next;
+  next[var.get()] = var + Expr(1);
+  walk(value, [&](const Expr& e) {
+    if (e->kind != ExprKind::kLoad || e->operands.size() != 1 || !uses_var(e, var)) return;
+    const Expr& here = e->operands[0];
+    loads = true;
+    near = near && as_int(simplify(substitute(here, next) - here, bounds)) == 1;
+  });
+  return loads && near;
+}
+
 LoopProgram gpu_program(const std::string& name, const LinearKernel& kernel, Stmt body) {
   LoopProgram program;
   program.name = name;

@@ -1,4 +1,7 @@
 #include <algorithm>
+#include <optional>
+#include <unordered_map>
+#include <unordered_set>
 #include <utility>
 
 #include "schedule/gpu/gpu_loops.h"
@@ -7,14 +10,97 @@
 #include "schedule/kernel/loop_builder.h"
 
 namespace tessera::inline schedule {
+namespace {
+
+constexpr int64_t kVectorBytes = 16;
+
+// Neighbours in the output that a thread computes, when what it reads and stores are vectors.
+int64_t lanes_for(const LinearKernel& kernel, int64_t elements, const GpuLimits& limits) {
+  if (!all_reductions(kernel).empty() || kernel.num_results() > 1 || kernel.padded) return 1;
+  const OutputLoop& last = kernel.loops.back();
+  const int64_t bytes = dtype_bytes(kernel.out()->dtype, 1);
+  if (last.stride != 1 || bytes == 0 || bytes > kVectorBytes / 2) return 1;
+  const int64_t lanes = std::min<int64_t>(kVectorBytes / bytes, 8);
+  return last.extent % lanes == 0 && elements >= lanes * limits.wanted_threads ? lanes : 1;
+}
+
+// What an expression loads whatever its conditions say, each once.
+std::vector<Expr> certain_loads(const Expr& value) {
+  std::vector<Expr> loads;
+  std::unordered_set<const ExprNode*> seen;
+  const std::function<void(const Expr&)> visit = [&](const Expr& e) {
+    if (!seen.insert(e.get()).second) return;
+    if (e->kind == ExprKind::kLoad) loads.push_back(e);
+    const bool guards = e->kind == ExprKind::kSelect ||
+                        (e->kind == ExprKind::kBinary && (e->binary == BinaryOp::kAnd || e->binary == BinaryOp::kOr));
+    if (guards) visit(e->operands[0]);
+    else for (const Expr& operand : e->operands) visit(operand);
+  };
+  visit(value);
+  return loads;
+}
+
+// A thread's elements: vectors to registers, the value lane by lane, a vector from registers.
+Stmt elements_of_vector(const LinearKernel& kernel, const VarMap& first, int64_t lanes, Bounds& bounds) {
+  const Var last = kernel.loops.back().var;
+  const auto at_lane = [&](const Expr& lane) {
+    VarMap at = first;
+    at[last.get()] = first.at(last.get()) + lane;
+    return at;
+  };
+  const auto each_lane = [&](const std::string& name, ForKind kind, const std::function<Stmt(const Var&)>& body) {
+    const Var lane = make_var(name);
+    bounds.set(lane, 0, lanes - 1);
+    return for_loop(lane, 0, lanes, kind, body(lane));
+  };
+  std::vector<Stmt> parts;
+  std::vector<BufferPtr> registers;
+  std::unordered_map<const ExprNode*, BufferPtr> of_load;
+  for (const Expr& wanted : certain_loads(kernel.value)) {
+    if (wanted->operands.size() != 1) continue;
+    const Var probe = make_var("lane");
+    bounds.set(probe, 0, lanes - 1);
+    const Expr index = substitute(wanted->operands[0], at_lane(probe));
+    VarMap next;
+    next[probe.get()] = probe + Expr(1);
+    if (as_int(simplify(substitute(index, next) - index, bounds)) != 1) continue;
+    const BufferPtr held = make_buffer(wanted->buffer->name + "_lanes", wanted->dtype, {lanes}, MemoryScope::kRegister);
+    parts.push_back(each_lane("lane", ForKind::kVectorized, [&](const Var& lane) {
+      return store(held, {lane}, load(wanted->buffer, {simplify(substitute(wanted->operands[0], at_lane(lane)), bounds)}));
+    }));
+    registers.push_back(held);
+    of_load[wanted.get()] = held;
+  }
+  const BufferPtr& out = kernel.out();
+  const BufferPtr results = make_buffer("result_lanes", out->dtype, {lanes}, MemoryScope::kRegister);
+  parts.push_back(each_lane("each", ForKind::kUnrolled, [&](const Var& lane) {
+    const Expr value = transform(kernel.value, [&](const Expr& e) -> Expr {
+      const auto it = of_load.find(e.get());
+      return it == of_load.end() ? Expr() : load(it->second, {lane});
+    });
+    return store(results, {lane}, substitute(value, at_lane(lane)));
+  }));
+  parts.push_back(each_lane("lane", ForKind::kVectorized, [&](const Var& lane) {
+    return store(out, {simplify(substitute(kernel.out_index, at_lane(lane)), bounds)}, load(results, {lane}));
+  }));
+  Stmt body = alloc(results, seq(std::move(parts)));
+  for (size_t i = registers.size(); i-- > 0;) body = alloc(registers[i], std::move(body));
+  return body;
+}
+
+}  // namespace
 
 GpuRuleResult gpu_map(const TensorProgram& program, const GpuLimits& limits) {
   std::string why;
   const auto kernel = make_linear_kernel(program, why, Results::kSeveral);
   if (!kernel) return Declined{why};
   Bounds bounds = kernel->bounds;
+  int64_t elements = 1;
+  for (const OutputLoop& loop : kernel->loops) elements *= loop.extent;
+  const int64_t lanes = kernel->loops.empty() ? 1 : lanes_for(*kernel, elements, limits);
   FlatAxes outputs;
-  for (const OutputLoop& loop : kernel->loops) outputs.add(loop.var, loop.extent);
+  for (const OutputLoop& loop : kernel->loops)
+    outputs.add(loop.var, &loop == &kernel->loops.back() ? loop.extent / lanes : loop.extent);
   const int64_t threads = std::min(limits.threads, (outputs.extent + 31) / 32 * 32);
   const int64_t blocks = (outputs.extent + threads - 1) / threads;
   if (blocks > INT32_MAX) return Declined{"too many elements for a grid of blocks"};
@@ -26,7 +112,14 @@ GpuRuleResult gpu_map(const TensorProgram& program, const GpuLimits& limits) {
         const Expr number = block * Expr(threads) + thread;
         VarMap at;
         outputs.values_at(number, bounds, at);
-        Stmt element = one_element(*kernel, at);
+        Stmt element;
+        if (lanes > 1) {
+          Expr& last = at[kernel->loops.back().var.get()];
+          last = last * Expr(lanes);
+          element = elements_of_vector(*kernel, at, lanes, bounds);
+        } else {
+          element = one_element(*kernel, at);
+        }
         if (const Expr inside = kernel->padded ? kernel->inside() : Expr(); inside)
           element = if_then(substitute(inside, at), element);
         return blocks * threads == outputs.extent ? element : if_then(number < Expr(outputs.extent), element);

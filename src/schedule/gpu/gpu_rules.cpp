@@ -10,6 +10,8 @@ namespace {
 constexpr std::array kGpuRules = {
     GpuRule{"gpu_tile", "products in tiles: operands in shared memory, sums in registers", Numerics::kRounding,
             gpu_tile},
+    GpuRule{"gpu_columns", "reductions across neighbours in memory by groups of threads", Numerics::kRounding,
+            gpu_columns},
     GpuRule{"gpu_reduce", "long reductions by blocks of threads, a tree of partial results", Numerics::kRounding,
             gpu_reduce},
     GpuRule{"gpu_map", "a thread for each element of the output", Numerics::kExact, gpu_map},

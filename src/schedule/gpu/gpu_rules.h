@@ -22,7 +22,8 @@ struct GpuLimits {
   int64_t threads = 256;             // of a block; a power of two, at least 64
   int64_t shared_bytes = 32 << 10;   // of a block
   int64_t wanted_threads = 1 << 13;  // that keep a device busy
-  int64_t sums_of_thread = 4;        // rows, and columns, of a product that a thread has in registers
+  int64_t multiprocessors = 32;      // that work at the same time
+  int64_t sums_of_thread = 4;        // rows, and columns, of a product that a thread has in registers, at most
 };
 
 using GpuRuleResult = std::variant<LoopProgram, Declined>;
@@ -52,6 +53,10 @@ std::variant<GpuAnswer, Declined> schedule_for_gpu(const TensorProgram& kernel, 
 // rows by columns; step by step of the sum its threads bring a piece of both operands to shared memory, and each thread
 // sums a smaller tile in registers.
 GpuRuleResult gpu_tile(const TensorProgram& kernel, const GpuLimits& limits);
+
+// Reductions whose neighbours in memory are outputs, as of a vector with a matrix: threads of a block along the outputs,
+// and groups of them along the reduction.
+GpuRuleResult gpu_columns(const TensorProgram& kernel, const GpuLimits& limits);
 
 // Long reductions with few outputs: a block for each output, whose threads take turns, and then pairs of partial
 // results.

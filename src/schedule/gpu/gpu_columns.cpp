@@ -1,0 +1,143 @@
+#include <algorithm>
+#include <utility>
+
+#include <fmt/format.h>
+
+#include "schedule/gpu/gpu_loops.h"
+#include "schedule/gpu/gpu_rules.h"
+#include "schedule/kernel/linear_kernel.h"
+#include "schedule/kernel/loop_builder.h"
+
+namespace tessera::inline schedule {
+namespace {
+
+constexpr int64_t kLeastSteps = 32;   // of a reduction that is worth several threads
+constexpr int64_t kWidth = 32;        // outputs of a block, whose operands a warp reads together
+constexpr int64_t kInFlight = 16;     // steps whose operands a thread waits for at once
+
+}  // namespace
+
+GpuRuleResult gpu_columns(const TensorProgram& program, const GpuLimits& limits) {
+  std::string why;
+  const auto kernel = make_linear_kernel(program, why, Results::kSeveral);
+  if (!kernel) return Declined{why};
+  const std::vector<LinearReduction> reductions = all_reductions(*kernel);
+  if (reductions.empty()) return Declined{"nothing is reduced"};
+  if (kernel->padded) return Declined{"the output's layout has blocks"};
+  FlatAxes outputs, steps;
+  for (const OutputLoop& loop : kernel->loops) outputs.add(loop.var, loop.extent);
+  for (const Axis& axis : kernel->reduce) steps.add(axis.var, *as_int(axis.extent));
+  if (steps.extent < kLeastSteps)
+    return Declined{fmt::format("a reduction of {} steps is no work for several threads", steps.extent)};
+  if (outputs.extent >= limits.wanted_threads)
+    return Declined{fmt::format("{} outputs keep the device busy by themselves", outputs.extent)};
+  if (kernel->loops.empty() || kernel->loops.back().extent < kWidth)
+    return Declined{"there are no neighbours in the output"};
+  const auto side_by_side = [&](const Var& var) {
+    return std::any_of(reductions.begin(), reductions.end(), [&](const LinearReduction& reduction) {
+      return reads_neighbours(reduction.value, var, kernel->bounds);
+    });
+  };
+  if (!side_by_side(kernel->loops.back().var) || side_by_side(kernel->reduce.back().var))
+    return Declined{"neighbours in memory are steps of the reduction"};
+
+  const int64_t groups = limits.threads / kWidth;
+  Bounds bounds = kernel->bounds;
+  const int64_t blocks = (outputs.extent + kWidth - 1) / kWidth;
+  const Var block = make_var("block");
+  bounds.set(block, 0, blocks - 1);
+  const auto output_of = [&](const Expr& x) { return block * Expr(kWidth) + x; };
+  const auto if_inside = [&](const Expr& x, Stmt body) {
+    return outputs.extent % kWidth == 0 ? body : if_then(output_of(x) < Expr(outputs.extent), std::move(body));
+  };
+  std::vector<BufferPtr> partial;
+  int64_t bytes = 0;
+  for (const LinearReduction& reduction : reductions) {
+    partial.push_back(make_buffer("partial", reduction.dtype, {groups, kWidth}, MemoryScope::kLocal));
+    bytes += dtype_bytes(reduction.dtype, groups * kWidth);
+  }
+  if (bytes > limits.shared_bytes) return Declined{"the partial results do not fit in shared memory"};
+
+  // Each group takes every groups-th step,
+  const Stmt sums = thread_nest(
+      "group", groups, kWidth,
+      [&](const Expr& group, const Expr& x) {
+        VarMap at;
+        outputs.values_at(output_of(x), bounds, at);
+        std::vector<BufferPtr> registers;
+        std::vector<Stmt> all;
+        for (const LinearReduction& reduction : reductions) {
+          registers.push_back(make_buffer("acc", reduction.dtype, {1}, MemoryScope::kRegister));
+          all.push_back(store(registers.back(), {0}, combiner_identity(reduction.combiner, reduction.dtype)));
+        }
+        const auto update = [&](const Expr& step) {
+          VarMap here = at;
+          steps.values_at(step, bounds, here);
+          std::vector<Stmt> updates;
+          for (size_t r = 0; r < reductions.size(); ++r)
+            updates.push_back(store(registers[r], {0},
+                                    combine(reductions[r].combiner, load(registers[r], {0}),
+                                            substitute(reductions[r].value, here))));
+          return seq(std::move(updates));
+        };
+        std::vector<Stmt> loops;
+        const int64_t round = groups * kInFlight, whole = steps.extent / round, rest = steps.extent % round;
+        if (whole > 0)
+          loops.push_back(serial_loop(
+              "round", whole,
+              [&](const Var& number) {
+                return unrolled_loop(
+                    "flight", kInFlight,
+                    [&](const Var& i) {
+                      return update((number * Expr(kInFlight) + i) * Expr(groups) + group);
+                    },
+                    bounds);
+              },
+              bounds));
+        if (rest > 0)
+          loops.push_back(serial_loop(
+              "rest", (rest + groups - 1) / groups,
+              [&](const Var& number) {
+                const Expr step = Expr(whole * round) + number * Expr(groups) + group;
+                const Stmt one = update(step);
+                return rest % groups == 0 ? one : if_then(step < Expr(steps.extent), one);
+              },
+              bounds));
+        all.push_back(if_inside(x, seq(std::move(loops))));
+        for (size_t r = 0; r < reductions.size(); ++r)
+          all.push_back(store(partial[r], {group, x}, load(registers[r], {0})));
+        Stmt body = seq(std::move(all));
+        for (size_t r = registers.size(); r-- > 0;) body = alloc(registers[r], std::move(body));
+        return body;
+      },
+      bounds);
+  // and the first one adds what they have, in their order.
+  const Stmt finish = thread_nest(
+      "last", 1, kWidth,
+      [&](const Expr&, const Expr& x) {
+        VarMap at;
+        outputs.values_at(output_of(x), bounds, at);
+        std::vector<BufferPtr> totals;
+        std::vector<Stmt> all, adds;
+        VarMap finished = at;
+        for (size_t r = 0; r < reductions.size(); ++r) {
+          totals.push_back(make_buffer("total", reductions[r].dtype, {1}, MemoryScope::kRegister));
+          all.push_back(store(totals[r], {0}, load(partial[r], {0, x})));
+          finished[reductions[r].result_var.get()] = load(totals[r], {0});
+        }
+        for (int64_t group = 1; group < groups; ++group)
+          for (size_t r = 0; r < reductions.size(); ++r)
+            all.push_back(store(totals[r], {0},
+                                combine(reductions[r].combiner, load(totals[r], {0}), load(partial[r], {group, x}))));
+        all.push_back(with_results(*kernel, 1, [&](const StoreResults& store_at) { return store_at(finished, 0); }));
+        Stmt body = seq(std::move(all));
+        for (size_t r = totals.size(); r-- > 0;) body = alloc(totals[r], std::move(body));
+        return if_inside(x, body);
+      },
+      bounds);
+  Stmt body = seq({sums, finish});
+  for (size_t r = partial.size(); r-- > 0;) body = alloc(partial[r], std::move(body));
+  return gpu_program(program.name, *kernel, for_loop(block, 0, blocks, ForKind::kBlockX, body));
+}
+
+}  // namespace tessera::inline schedule
