@@ -7,121 +7,52 @@
 #include "schedule/gpu/gpu_loops.h"
 #include "schedule/gpu/gpu_rules.h"
 #include "schedule/gpu/gpu_tile_shape.h"
+#include "schedule/gpu/product_tile.h"
 #include "schedule/kernel/linear_kernel.h"
 #include "schedule/kernel/loop_builder.h"
 
 namespace tessera::inline schedule {
 namespace {
 
-constexpr int64_t kLeastSide = 8;            // rows or columns that are worth tiles
-constexpr int64_t kMostBlocks = UINT16_MAX;  // along axes y and z
-
-bool uses_any(const Expr& e, const FlatAxes& axes) {
-  return std::any_of(axes.axes.begin(), axes.axes.end(), [&](const Axis& axis) { return uses_var(e, axis.var); });
-}
-
-bool is_const_zero(const Expr& e) {
-  return e->kind == ExprKind::kConst && (is_float(e->dtype) ? e->float_value == 0 : e->int_value == 0);
-}
-
-// The two factors of what is summed.
-struct Factors {
-  Expr a, b;
-};
-
-// A product; or one that a condition on the variables of one factor alone makes zero, as padding does.
-std::optional<Factors> factors_of(const Expr& value) {
-  if (value->kind == ExprKind::kBinary && value->binary == BinaryOp::kMul)
-    return Factors{value->operands[0], value->operands[1]};
-  if (value->kind != ExprKind::kSelect || !is_const_zero(value->operands[2])) return std::nullopt;
-  auto inner = factors_of(value->operands[1]);
-  if (!inner) return std::nullopt;
-  const Expr& condition = value->operands[0];
-  bool in_a = true, in_b = true;
-  walk(condition, [&](const Expr& e) {
-    if (e->kind != ExprKind::kVar) return;
-    in_a = in_a && uses_var(inner->a, e);
-    in_b = in_b && uses_var(inner->b, e);
-  });
-  if (!in_a && !in_b) return std::nullopt;
-  Expr& guarded = in_a ? inner->a : inner->b;
-  guarded = select(condition, guarded, const_of(guarded.dtype(), 0));
-  return inner;
-}
-
-class TiledProduct {
+class TiledProduct : ProductTile {
  public:
-  TiledProduct(const LinearKernel& kernel, Factors factors) : kernel_(kernel), factors_(std::move(factors)) {}
+  using ProductTile::ProductTile;
 
   // The reason why there is no tile for the kernel; empty when there is.
   std::string plan(const GpuLimits& limits) {
-    std::vector<const OutputLoop*> loops;
-    for (const OutputLoop& loop : kernel_.loops) loops.push_back(&loop);
-    // The last axis is the columns', whose neighbours are neighbours in memory.
-    const auto in = [](const Expr& factor, const OutputLoop& loop) { return uses_var(factor, loop.var); };
-    const OutputLoop* last = nullptr;
-    for (const OutputLoop* loop : loops)
-      if (in(factors_.a, *loop) != in(factors_.b, *loop)) last = loop;
-    if (!last) return "both operands depend on the same axes of the output";
-    if (in(factors_.a, *last)) std::swap(factors_.a, factors_.b);  // a: of the rows, b: of the columns
-    for (const OutputLoop* loop : loops) {
-      const bool of_a = in(factors_.a, *loop), of_b = in(factors_.b, *loop);
-      FlatAxes& side = of_a == of_b ? batch_ : of_a ? rows_ : columns_;
-      side.add(loop->var, loop->extent);
-    }
-    for (size_t axis = 0; axis < kernel_.logical.size(); ++axis) {
-      const Expr inside = simplify(kernel_.logical[axis] < Expr(kernel_.extents[axis]), kernel_.bounds);
-      if (is_true(inside)) continue;
-      if (uses_any(inside, rows_) && uses_any(inside, columns_)) return "rows and columns share a padded axis";
-      inside_.push_back(inside);
-    }
-    for (const Axis& axis : kernel_.reduce) steps_.add(axis.var, *as_int(axis.extent));
-    if (rows_.extent < kLeastSide || columns_.extent < kLeastSide)
-      return fmt::format("{} rows and {} columns are no work for a tile", rows_.extent, columns_.extent);
+    if (std::string reason = find_axes(); !reason.empty()) return reason;
     const int64_t bytes = dtype_bytes(factors_.a.dtype(), 1), sum_bytes = dtype_bytes(kernel_.reduce_dtype, 1);
-    shape_ = choose_tile({rows_.extent, columns_.extent, steps_.extent, batch_.extent}, limits, bytes, sum_bytes);
-    if (row_tiles() > kMostBlocks || batch_.extent > kMostBlocks) return "too many tiles for a grid of blocks";
+    shape_ = choose_tile({a_side_.axes.extent, b_side_.axes.extent, steps_.extent, batch_.extent}, limits, bytes,
+                         sum_bytes);
+    a_side_.tile = down().size(), b_side_.tile = across().size();
+    if (!fits_grid()) return "too many tiles for a grid of blocks";
     if (shared_bytes_of(shape_, bytes, sum_bytes) > limits.shared_bytes)
       return "the operands' pieces do not fit in shared memory";
     return {};
   }
 
   Stmt build() {
-    const Var row_tile = make_var("row_tile"), column_tile = make_var("column_tile"), plane = make_var("plane");
-    bounds_ = kernel_.bounds;
-    bounds_.set(row_tile, 0, row_tiles() - 1);
-    bounds_.set(column_tile, 0, column_tiles() - 1);
-    bounds_.set(plane, 0, batch_.extent - 1);
-    first_row_ = row_tile * Expr(down().size());
-    first_column_ = column_tile * Expr(across().size());
-    batch_.values_at(plane, bounds_, plane_);
-
-    rows_by_steps_ = takes_steps_first(factors_.a, rows_, true);
-    columns_by_steps_ = takes_steps_first(factors_.b, columns_, false);
-    // What is written across is written to other banks with some lanes more.
-    const auto piece_of = [&](const char* name, const Expr& factor, const TileSide& side, bool by_steps) {
-      return make_buffer(name, factor.dtype(), {groups(), kTileSteps, side.size() + (by_steps ? kTileLanes : 0)},
-                         MemoryScope::kLocal);
-    };
-    a_ = piece_of("rows", factors_.a, down(), rows_by_steps_);
-    b_ = piece_of("columns", factors_.b, across(), columns_by_steps_);
-    sums_ = make_buffer("sums", kernel_.reduce_dtype,
-                        {groups() * down().threads, across().threads, down().each, across().each},
-                        MemoryScope::kRegister);
-    const int64_t pieces = (steps_.extent + kTileSteps * groups() - 1) / (kTileSteps * groups());
-    const Stmt steps = shape_.ahead ? steps_ahead(pieces) : steps_in_turn(pieces);
-    Stmt body = alloc(sums_, seq({clear(), steps, groups() > 1 ? join() : finish()}));
-    body = for_loop(column_tile, 0, column_tiles(), ForKind::kBlockX, body);
-    body = for_loop(row_tile, 0, row_tiles(), ForKind::kBlockY, body);
-    return for_loop(plane, 0, batch_.extent, ForKind::kBlockZ, body);
+    return in_blocks([&] {
+      // What is written across is written to other banks with some lanes more.
+      const auto piece_of = [&](const char* name, const ProductOperand& side) {
+        return make_buffer(name, side.factor.dtype(),
+                           {groups(), kTileSteps, side.tile + (side.by_steps ? kTileLanes : 0)}, MemoryScope::kLocal);
+      };
+      a_ = piece_of("rows", a_side_);
+      b_ = piece_of("columns", b_side_);
+      sums_ = make_buffer("sums", kernel_.reduce_dtype,
+                          {groups() * down().threads, across().threads, down().each, across().each},
+                          MemoryScope::kRegister);
+      const int64_t pieces = (steps_.extent + kTileSteps * groups() - 1) / (kTileSteps * groups());
+      const Stmt steps = shape_.ahead ? steps_ahead(pieces) : steps_in_turn(pieces);
+      return alloc(sums_, seq({clear(), steps, groups() > 1 ? join() : finish()}));
+    });
   }
 
  private:
   const TileSide& down() const { return shape_.down; }
   const TileSide& across() const { return shape_.across; }
   int64_t groups() const { return shape_.groups; }
-  int64_t row_tiles() const { return (rows_.extent + down().size() - 1) / down().size(); }
-  int64_t column_tiles() const { return (columns_.extent + across().size() - 1) / across().size(); }
 
   // A thread of a block: along both axes, its group, and along both axes of that.
   struct Thread {
@@ -220,14 +151,11 @@ class TiledProduct {
   struct Operand {
     const BufferPtr& piece;
     const BufferPtr& next;
-    const Expr& factor;
-    const FlatAxes& axes;
-    const TileSide& side;
-    const Expr& first_place;
-    bool steps_first;  // neighbouring threads take neighbouring steps
+    const ProductOperand& side;
+    const TileSide& dealt;
   };
-  Operand side_a() const { return {a_, next_a_, factors_.a, rows_, down(), first_row_, rows_by_steps_}; }
-  Operand side_b() const { return {b_, next_b_, factors_.b, columns_, across(), first_column_, columns_by_steps_}; }
+  Operand side_a() const { return {a_, next_a_, a_side_, down()}; }
+  Operand side_b() const { return {b_, next_b_, b_side_, across()}; }
 
   // Where an element of a thread's belongs in a piece.
   struct Place {
@@ -235,16 +163,16 @@ class TiledProduct {
   };
   // For each element of a piece that the thread fetches.
   Stmt each_element(const Operand& of, const Thread& thread, const std::function<Stmt(const Place&)>& body) {
-    const int64_t threads = shape_.threads_of_group(), rounds = shape_.rounds(of.side);
-    const int64_t elements = of.side.size() * kTileSteps;
+    const int64_t threads = shape_.threads_of_group(), rounds = shape_.rounds(of.dealt);
+    const int64_t elements = of.side.tile * kTileSteps;
     return unrolled_loop(
         "round", rounds,
         [&](const Var& round) {
           const Expr number = round * Expr(threads) + thread.number;
-          const int64_t fast = of.steps_first ? kTileSteps : of.side.size();
+          const int64_t fast = of.side.by_steps ? kTileSteps : of.side.tile;
           const Expr quick = simplify(floormod(number, Expr(fast)), bounds_);
           const Expr slow = simplify(floordiv(number, Expr(fast)), bounds_);
-          const Stmt stmt = body(of.steps_first ? Place{quick, slow, round} : Place{slow, quick, round});
+          const Stmt stmt = body(of.side.by_steps ? Place{quick, slow, round} : Place{slow, quick, round});
           return rounds * threads == elements ? stmt : if_then(number < Expr(elements), stmt);
         },
         bounds_);
@@ -266,21 +194,10 @@ class TiledProduct {
   // A piece of one operand from `first` on. Zeros stand for what is outside.
   Stmt fetch_one(const Operand& of, const Expr& first, const Thread& thread, Keep keeps) {
     return each_element(of, thread, [&](const Place& place) {
-      VarMap at = plane_;
-      of.axes.values_at(of.first_place + place.place, bounds_, at);
-      steps_.values_at(first + place.step, bounds_, at);
-      Expr value = substitute(of.factor, at);
-      Expr inside = const_int(DType::kBool, 1);
-      if (of.axes.extent % of.side.size() != 0)
-        inside = logical_and(inside, of.first_place + place.place < Expr(of.axes.extent));
-      if (steps_.extent % (kTileSteps * groups()) != 0)
-        inside = logical_and(inside, first + place.step < Expr(steps_.extent));
-      // Nothing lies where a layout's blocks are filled up.
-      for (const Expr& condition : inside_)
-        if (uses_any(condition, of.axes) || uses_any(condition, batch_))
-          inside = logical_and(inside, substitute(condition, at));
-      if (!is_true(inside)) value = select(inside, value, const_of(value.dtype(), 0));
-      return keeps(of, thread, place, value);
+      const auto [value, inside] =
+          read(of.side, of.side.factor, place.place, first + place.step, kTileSteps * groups());
+      return keeps(of, thread, place,
+                   is_true(inside) ? value : select(inside, value, const_of(value.dtype(), 0)));
     });
   }
 
@@ -307,22 +224,6 @@ class TiledProduct {
         },
         bounds_);
     return alloc(a, alloc(b, loop));
-  }
-
-  // The results that follow from a finished sum of the tile.
-  Stmt store_results(const Expr& row_of_tile, const Expr& column_of_tile, const Expr& sum) {
-    const Expr row = first_row_ + row_of_tile, column = first_column_ + column_of_tile;
-    VarMap at = plane_;
-    rows_.values_at(row, bounds_, at);
-    columns_.values_at(column, bounds_, at);
-    Expr inside = const_int(DType::kBool, 1);
-    if (rows_.extent % down().size() != 0) inside = logical_and(inside, row < Expr(rows_.extent));
-    if (columns_.extent % across().size() != 0) inside = logical_and(inside, column < Expr(columns_.extent));
-    for (const Expr& condition : inside_) inside = logical_and(inside, substitute(condition, at));
-    VarMap finished = at;
-    finished[kernel_.result_var.get()] = sum;
-    const Stmt stored = store_each(kernel_, at, finished);
-    return is_true(inside) ? stored : if_then(inside, stored);
   }
 
   Stmt finish() {
@@ -371,15 +272,8 @@ class TiledProduct {
     return alloc(parts, seq({give, add}));
   }
 
-  const LinearKernel& kernel_;
-  Factors factors_;
-  FlatAxes batch_, rows_, columns_, steps_;
   TileShape shape_;
   bool rows_by_steps_ = true, columns_by_steps_ = false;
-  Bounds bounds_;
-  Expr first_row_, first_column_;
-  VarMap plane_;
-  std::vector<Expr> inside_;  // what holds of places inside the logical extents
   BufferPtr a_, b_, next_a_, next_b_, sums_;
 };
 
