@@ -50,8 +50,9 @@ DeviceImage generate_cuda(const Program& program, int32_t device, const Target&,
 constexpr const char* kDefaultCommunicator = "mpi";
 
 constexpr GpuLimits kGpuLimits = {};
-// What every GPU from sm_70 on has: 64 Ki registers for 512 threads at once, and dozens of multiprocessors.
-constexpr GpuLimits kCudaLimits = {.shared_bytes = 48 << 10, .wanted_threads = 48 << 10, .multiprocessors = 132, .sums_of_thread = 8};
+// What every GPU from sm_80 on has: tensor cores, 64 Ki registers for 512 threads at once, and dozens of
+// multiprocessors.
+constexpr GpuLimits kCudaLimits = {.shared_bytes = 48 << 10, .wanted_threads = 48 << 10, .warp_products = true, .multiprocessors = 132, .sums_of_thread = 8};
 
 const std::array kBackEnds = {
     DeviceBackEnd{"null", "No device: other memory and a queue in the host's own process, for tests", generate_null},

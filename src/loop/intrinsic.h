@@ -30,6 +30,7 @@ enum class IntrinsicCode : uint8_t {
   kCommonBits,    // numbers of bits that two vectors have in common
   kTileDot,       // products of tiles of two dimensions
   kTranspose,     // square tiles that are turned
+  kWarpProduct,   // a thread's part of products of tiles by the 32 threads of a warp
   kBlock,         // a nest that is left alone
 };
 // The names in texts: "multiply_add".

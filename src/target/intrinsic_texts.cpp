@@ -5,7 +5,7 @@
 namespace tessera::inline target {
 
 std::span<const IntrinsicText> intrinsic_texts() {
-  static const std::array<IntrinsicText, 3> kTexts = {kX86Intrinsics, kAArch64Intrinsics, kPortableIntrinsics};
+  static const std::array<IntrinsicText, 4> kTexts = {kX86Intrinsics, kAArch64Intrinsics, kCudaIntrinsics, kPortableIntrinsics};
   return kTexts;
 }
 

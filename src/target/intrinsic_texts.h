@@ -11,7 +11,7 @@ struct IntrinsicText {
   std::string_view text;
 };
 
-extern const IntrinsicText kX86Intrinsics, kAArch64Intrinsics, kPortableIntrinsics;
+extern const IntrinsicText kX86Intrinsics, kAArch64Intrinsics, kCudaIntrinsics, kPortableIntrinsics;
 
 // Of all architectures. Of several intrinsics that do the same, one that stands before another is preferred to it.
 std::span<const IntrinsicText> intrinsic_texts();

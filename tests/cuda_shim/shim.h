@@ -124,6 +124,21 @@ inline To cuda_shim_bits(From from) {
   memcpy(&to, &from, sizeof(to));
   return to;
 }
+// The same sums as the instruction's, each thread's own: the operands lie in memory that all threads see.
+#define TESSERA_CUDA_SHIM
+template <int I, int J, bool A_BY_STEPS, bool B_BY_STEPS>
+void tsr_mma_bf16(float* c, const unsigned short* a, int a_pitch, const unsigned short* b, int b_pitch) {
+  const int lane = static_cast<int>(threadIdx.x);
+  const auto number = [](unsigned short bits) { return cuda_shim_bits<float>(static_cast<unsigned>(bits) << 16); };
+  for (int i = 0; i < I; ++i)
+    for (int j = 0; j < J; ++j)
+      for (int r = 0; r < 4; ++r) {
+        const int row = i * 16 + r / 2 * 8 + lane / 4, column = j * 8 + lane % 4 * 2 + r % 2;
+        for (int k = 0; k < 16; ++k)
+          c[(i * J + j) * 4 + r] += number(A_BY_STEPS ? a[row * a_pitch + k] : a[k * a_pitch + row]) *
+                                    number(B_BY_STEPS ? b[column * b_pitch + k] : b[k * b_pitch + column]);
+      }
+}
 inline unsigned __float_as_uint(float a) { return cuda_shim_bits<unsigned>(a); }
 inline float __uint_as_float(unsigned a) { return cuda_shim_bits<float>(a); }
 inline long long __double_as_longlong(double a) { return cuda_shim_bits<long long>(a); }

@@ -124,10 +124,17 @@ void check_rules(const std::string& kind, const Graph& graph, std::mt19937& rand
   const Target target;
   const PassContext ctx{standard_ops(), interpreter, target, 3};
   const Graph grouped = fuse_groups(graph, ctx);
-  for (const Node& node : grouped.nodes()) {
-    if (node.op->kind == OpKind::kConstant || node.op->name == "reshape") continue;
+  std::vector<TensorProgram> definitions;
+  if (kind == "bf16") {  // values between kernels are narrow, as in a program
+    for (const Kernel& kernel : lower_graph(grouped).kernels)
+      if (kernel.definition) definitions.push_back(*kernel.definition);
+  } else {
     std::vector<size_t> kept;
-    const TensorProgram definition = lower_node(grouped, node, kept);
+    for (const Node& node : grouped.nodes())
+      if (node.op->kind != OpKind::kConstant && node.op->name != "reshape")
+        definitions.push_back(lower_node(grouped, node, kept));
+  }
+  for (const TensorProgram& definition : definitions) {
     if (count_flops(definition) > 300000) continue;  // the interpreter takes its time
     const LoopProgram naive = naive_loops(definition);
     const std::vector<Tensor> given = random_params(naive, random);
@@ -138,6 +145,7 @@ void check_rules(const std::string& kind, const Graph& graph, std::mt19937& rand
       if (random() % 2 == 0) limits.wanted_threads = 1 << (random() % 8);
       if (random() % 2 == 0) limits.sums_of_thread = 8;
       limits.multiprocessors = 1 << (random() % 8);
+      limits.warp_products = true;
       const GpuRuleResult answer = rule.apply(definition, limits);
       if (const auto* declined = std::get_if<Declined>(&answer)) {
         EXPECT_FALSE(declined->reason.empty());
@@ -162,6 +170,8 @@ TEST(GpuRules, ThreadsComputeWhatTheKernelSays) {
   for (int i = 0; i < 8 && !HasFatalFailure(); ++i) {
     const auto below = [&](int64_t most) { return static_cast<int64_t>(1 + random() % most); };
     const int64_t rows = 7 + below(20), steps = 32 + below(100), columns = 7 + below(20);
+    const bool even = random() % 2 == 0, turned = random() % 2 == 0;
+    const int64_t wide = even ? 8 * (columns / 8 + 1) : columns;
     const std::vector<std::pair<std::string, std::string>> cases = {
         {"long matmul", fmt::format("graph @g(%x: f32[{0},{1}], %w: f32[{1},{2}]) -> (%y: f32[{0},{2}]) {{\n"
                                     "  %y = matmul(%x, %w) : f32[{0},{2}]\n}}\n", rows, steps, columns)},
@@ -170,6 +180,14 @@ TEST(GpuRules, ThreadsComputeWhatTheKernelSays) {
         {"sums of columns", fmt::format("graph @g(%x: f32[{0},{1}]) -> (%y: f32[{1}]) {{\n"
                                         "  %y = reduce(%x) {{axes = [0], keepdims = false, kind = \"{2}\"}} : f32[{1}]\n}}\n",
                                         3 * steps, 31 + columns, random() % 2 ? "sum" : "max")},
+        {"bf16", fmt::format("graph @g(%x: f32[{0},{1}], %w: f32[{2}]) -> (%y: f32[{0},{3}]) {{\n"
+                             "  %a = cast(%x) {{to = bf16}} : bf16[{0},{1}]\n  %b = cast(%w) {{to = bf16}} : bf16[{2}]\n"
+                             "  %c = cast(%a) {{to = f32}} : f32[{0},{1}]\n  %d = cast(%b) {{to = f32}} : f32[{2}]\n"
+                             "  %y = matmul(%c, %d) {{transpose_b = {4}}} : f32[{0},{3}]\n}}\n",
+                             rows, even ? 8 * (steps / 8) : steps,
+                             turned ? fmt::format("{},{}", wide, even ? 8 * (steps / 8) : steps)
+                                    : fmt::format("{},{}", even ? 8 * (steps / 8) : steps, wide),
+                             wide, turned ? "true" : "false")},
         {"vectors", fmt::format("graph @g(%x: f32[{0},{1}], %w: f32[{1}]) -> (%y: f32[{0},{1}]) {{\n"
                                 "  %a = add(%x, %w) : f32[{0},{1}]\n  %y = tanh(%a) : f32[{0},{1}]\n}}\n",
                                 8 + rows, 4 * columns)}};

@@ -103,7 +103,7 @@ std::string generate_gpu_source(const Program& program, int32_t device, const Di
   doubles = doubles || helpers.find("f64") != std::string::npos;
   return fmt::format("//tsr 1 {}\n//tsr limits {} {} {}\n", dialect.name.substr(0, dialect.name.find(' ')),
                      most_threads, most_shared, doubles ? 1 : 0) +
-         table + prelude_of(dialect, doubles) + helpers + kernels;
+         table + prelude_of(dialect, doubles, kernels.find("tsr_mma_") != std::string::npos) + helpers + kernels;
 }
 
 }  // namespace tessera::inline gpu_codegen

@@ -61,6 +61,48 @@ constexpr std::string_view kCudaPrelude =
     "#ifndef NAN\n#define NAN __int_as_float(0x7fffffff)\n#endif\n"
     "#ifndef INFINITY\n#define INFINITY __int_as_float(0x7f800000)\n#endif\n";
 
+// What a warp multiplies (loop IR: the intrinsic cuda.mma.bf16): I x J tiles of 16 x 8 sums, 16 steps of the sum. `a` and
+// `b` are where the warp's operands begin in shared memory, whose rows are multiples of 16 bytes apart: the rows of a
+// are rows of the tiles (BY_STEPS: neighbours are steps) or steps, those of b columns or steps.
+constexpr std::string_view kCudaWarpProducts = R"(
+#ifndef TESSERA_CUDA_SHIM
+template <bool TURNED>
+static __device__ inline void tsr_ldmatrix(u32 (&r)[4], const u16 *p) {
+  const u32 at = (u32)__cvta_generic_to_shared(p);
+  if (TURNED)
+    asm volatile("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%0,%1,%2,%3}, [%4];"
+                 : "=r"(r[0]), "=r"(r[1]), "=r"(r[2]), "=r"(r[3]) : "r"(at) : "memory");
+  else
+    asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0,%1,%2,%3}, [%4];"
+                 : "=r"(r[0]), "=r"(r[1]), "=r"(r[2]), "=r"(r[3]) : "r"(at) : "memory");
+}
+template <int I, int J, bool A_BY_STEPS, bool B_BY_STEPS>
+static __device__ inline void tsr_mma_bf16(f32 *c, const u16 *a, i32 a_pitch, const u16 *b, i32 b_pitch) {
+  const i32 lane = threadIdx.x, row = lane % 8, low = lane / 8 % 2 * 8, high = lane / 16 * 8;
+  u32 as[I][4], bs[J / 2][4];
+#pragma unroll
+  for (i32 i = 0; i < I; ++i)
+    tsr_ldmatrix<!A_BY_STEPS>(as[i], A_BY_STEPS ? a + (i * 16 + low + row) * a_pitch + high
+                                                : a + (high + row) * a_pitch + i * 16 + low);
+#pragma unroll
+  for (i32 j = 0; j < J / 2; ++j)
+    tsr_ldmatrix<!B_BY_STEPS>(bs[j], B_BY_STEPS ? b + (j * 16 + high + row) * b_pitch + low
+                                                : b + (low + row) * b_pitch + j * 16 + high);
+#pragma unroll
+  for (i32 i = 0; i < I; ++i)
+#pragma unroll
+    for (i32 j = 0; j < J; ++j) {
+      f32 *d = c + (i * J + j) * 4;
+      asm volatile("mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, "
+                   "{%0,%1,%2,%3};"
+                   : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3])
+                   : "r"(as[i][0]), "r"(as[i][1]), "r"(as[i][2]), "r"(as[i][3]), "r"(bs[j / 2][j % 2 * 2]),
+                     "r"(bs[j / 2][j % 2 * 2 + 1]));
+    }
+}
+#endif
+)";
+
 constexpr Dialect kOpenCl{
     .name = "OpenCL C 1.2",
     .function = "static inline",
@@ -72,6 +114,7 @@ constexpr Dialect kOpenCl{
     .global = "__global ",
     .shared = "__local ",
     .aligned = "__attribute__((aligned(16))) ",
+    .shared_pointer = "__local ",
     .vectors = {"u32", "uint2", "uint4"},
     .thread = {"get_local_id(0)", "get_local_id(1)", "get_local_id(2)"},
     .block = {"get_group_id(0)", "get_group_id(1)", "get_group_id(2)"},
@@ -92,6 +135,7 @@ constexpr Dialect kCuda{
     .global = "",
     .shared = "__shared__ ",
     .aligned = "__align__(16) ",
+    .has_warp_products = true,
     .vectors = {"u32", "uint2", "uint4"},
     .thread = {"threadIdx.x", "threadIdx.y", "threadIdx.z"},
     .block = {"blockIdx.x", "blockIdx.y", "blockIdx.z"},
@@ -107,8 +151,8 @@ constexpr Dialect kCuda{
 const Dialect& opencl_c() { return kOpenCl; }
 const Dialect& cuda_cpp() { return kCuda; }
 
-std::string prelude_of(const Dialect& dialect, bool doubles) {
-  if (&dialect == &kCuda) return std::string(kCudaPrelude);
+std::string prelude_of(const Dialect& dialect, bool doubles, bool warp_products) {
+  if (&dialect == &kCuda) return std::string(kCudaPrelude) + std::string(warp_products ? kCudaWarpProducts : "");
   return std::string(doubles ? kOpenClDoubles : "") + std::string(kOpenClPrelude);
 }
 

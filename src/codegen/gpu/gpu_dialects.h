@@ -10,7 +10,8 @@ namespace tessera::inline gpu_codegen {
 const Dialect& opencl_c();  // 1.2
 const Dialect& cuda_cpp();
 
-// What stands before the kernels of a source: types, and names of C's headers that helpers use. `doubles`: f64 is used.
-std::string prelude_of(const Dialect& dialect, bool doubles);
+// What stands before the kernels of a source: types, and names of C's headers that helpers use. `doubles`: f64 is used;
+// `warp_products`: tsr_mma_bf16 is.
+std::string prelude_of(const Dialect& dialect, bool doubles, bool warp_products);
 
 }  // namespace tessera::inline gpu_codegen

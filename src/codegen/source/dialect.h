@@ -22,6 +22,8 @@ struct Dialect {
   std::string_view global = {};  // before a pointer to memory that all threads reach, with a blank
   std::string_view shared = {};  // before an array that a block's threads share, with a blank
   std::string_view aligned = {};  // before an array of which vectors are read, with a blank
+  std::string_view shared_pointer = {};  // before a pointer to such an array, with a blank
+  bool has_warp_products = false;        // whether the prelude has tsr_mma_bf16 (kernel_printer.cpp)
   // Types of vectors of 4, 8 and 16 bytes; empty where the printer writes elements one by one.
   std::array<std::string_view, 3> vectors = {};
   std::array<std::string_view, 3> thread = {}, block = {};  // along the axes x, y and z

@@ -9,6 +9,7 @@
 #include <fmt/format.h>
 
 #include "codegen/common/walk_certain.h"
+#include "loop/intrinsic.h"
 #include "support/error.h"
 
 namespace tessera::inline source_codegen {
@@ -175,7 +176,10 @@ void KernelPrinter::emit(const Stmt& s) {
     case StmtKind::kIf: return emit_if(s);
     case StmtKind::kStore: return emit_store(s);
     case StmtKind::kAlloc: return emit_alloc(s);
-    case StmtKind::kTensorized: return emit(s->stmts[0]);
+    case StmtKind::kTensorized: {
+      const std::string call = warp_product(s);
+      return call.empty() ? emit(s->stmts[0]) : line(call);
+    }
   }
 }
 
@@ -195,6 +199,7 @@ void KernelPrinter::emit_axis(const Stmt& s) {
   variables_[s->var.get()] = name;
   bounds_.set(s->var, {0, extent ? std::optional(*extent - 1) : std::nullopt});
   const char* type = extent && *extent <= INT32_MAX ? "i32" : "i64";
+  if (thread && axis == 0) lane_ = s->var;
   line(fmt::format("{{ const {} {} = {};", type, name, (thread ? dialect_.thread : dialect_.block)[axis]));
   ++depth_;
   line(fmt::format("(void){};", name));
@@ -228,6 +233,54 @@ std::string KernelPrinter::vector_at(const Buffer& buffer, const std::vector<Exp
   return fmt::format("&{}[{}]", buffers_.at(&buffer), without_parentheses(index(begin)));
 }
 
+// Every thread of a warp reaches the call, or none: lanes are the threads along x, of which there are 32, and what
+// stands around it depends on none of them.
+std::string KernelPrinter::warp_product(const Stmt& s) {
+  if (!dialect_.has_warp_products || !launch_ || launch_->threads[0] != 32 || !lane_ || !s->intrinsic ||
+      s->intrinsic->code != IntrinsicCode::kWarpProduct)
+    return {};
+  const IntrinsicPattern& pattern = s->intrinsic->patterns[0];
+  const PatternMatch match = unify(*pattern.program, s->stmts[0], pattern.rules);
+  if (!match.problem.empty()) return {};
+  const auto number = [&](std::string_view symbol) {
+    for (size_t i = 0; i < match.symbols.size(); ++i)
+      if (pattern.program->symbols[i]->name == symbol) return match.symbols[i];
+    return int64_t{0};
+  };
+  const int64_t down = number("I"), across = number("J");
+  // How operands lie in memory: what neighbouring steps are apart, and neighbouring rows (eight apart) or columns.
+  const int64_t a_step = number("ak"), a_row = number("ar") / 8, b_step = number("bk"), b_column = number("bc");
+  const bool a_by_steps = a_step == 1, b_by_steps = b_step == 1;
+  const int64_t a_pitch = a_by_steps ? a_row : a_step, b_pitch = b_by_steps ? b_column : b_step;
+  if (across % 2 != 0 || number("ci") != 4 * across || number("cj") != 4 || number("ar") % 8 != 0 ||
+      (down > 1 && number("ai") != 16 * a_row) || number("bj") != 8 * b_column || (!a_by_steps && a_row != 1) ||
+      (!b_by_steps && b_column != 1) || a_pitch % 8 != 0 || b_pitch % 8 != 0)
+    return {};
+  const auto flat = [&](const PatternRegion& region) {
+    Expr address = 0;
+    for (size_t i = 0; i < region.first.size(); ++i) address = address * region.buffer->shape[i] + region.first[i];
+    return simplify(address, bounds_);
+  };
+  // Where the warp's operand begins; null where the lanes' are not where the instruction has them.
+  const auto begin = [&](const PatternRegion& region, const Expr& of_lane) -> Expr {
+    VarMap first;
+    first[lane_.get()] = Expr(0);
+    const Expr own = flat(region), common = simplify(substitute(own, first), bounds_);
+    const bool is_lanes = is_const_int(simplify(own - common - of_lane, bounds_), 0);
+    const bool is_shared =
+        std::find(launch_->shared.begin(), launch_->shared.end(), region.buffer) != launch_->shared.end();
+    return is_lanes && is_shared && is_const_int(simplify(floormod(common, Expr(8)), bounds_), 0) ? common : Expr();
+  };
+  const Expr a = begin(match.regions[0], floordiv(lane_, Expr(4)) * Expr(a_row));
+  const Expr b = begin(match.regions[1], floormod(lane_, Expr(4)) * Expr(2 * b_column));
+  if (!a || !b || !is_const_int(flat(match.regions[2]), 0)) return {};
+  keep_.push_back(a);
+  keep_.push_back(b);
+  return fmt::format("tsr_mma_bf16<{}, {}, {}, {}>({}, &{}[{}], {}, &{}[{}], {});", down, across, a_by_steps, b_by_steps,
+                     buffers_.at(match.regions[2].buffer.get()), buffers_.at(match.regions[0].buffer.get()), index(a),
+                     a_pitch, buffers_.at(match.regions[1].buffer.get()), index(b), b_pitch);
+}
+
 std::string KernelPrinter::vector_move(const Stmt& s) {
   const auto lanes = as_int(s->extent);
   const Stmt& body = s->stmts[0];
@@ -246,14 +299,17 @@ std::string KernelPrinter::vector_move(const Stmt& s) {
   // Registers are aligned, parameters only where that is known.
   const auto is_whole = [&](const Buffer& buffer) {
     const int number = param(buffer);
-    if (number < 0) return buffer.scope == MemoryScope::kRegister && !scalars_.contains(&buffer);
+    if (number < 0) return !scalars_.contains(&buffer);
     return static_cast<size_t>(number) < aligned_.size() && aligned_[static_cast<size_t>(number)];
   };
   if (!is_whole(to) || !is_whole(from)) return {};
   const std::string target = vector_at(to, body->indices, s), source = vector_at(from, body->value->operands, s);
   if (target.empty() || source.empty()) return {};
   const auto pointer = [&](const Buffer& buffer, std::string_view constant) {
-    return fmt::format("({}{}{} *)", param(buffer) < 0 ? "" : dialect_.global, constant, dialect_.vectors[size]);
+    const bool shared = std::any_of(launch_->shared.begin(), launch_->shared.end(),
+                                    [&](const BufferPtr& other) { return other.get() == &buffer; });
+    const std::string_view space = param(buffer) >= 0 ? dialect_.global : shared ? dialect_.shared_pointer : "";
+    return fmt::format("({}{}{} *)", space, constant, dialect_.vectors[size]);
   };
   return fmt::format("*{}{} = *{}{};", pointer(to, ""), target, pointer(from, "const "), source);
 }
@@ -326,7 +382,10 @@ void KernelPrinter::emit_store(const Stmt& s) {
   std::vector<Expr> roots = s->indices;
   roots.push_back(s->value);
   begin_expression(roots);
-  const std::string stored = ops_.to_storage(s->buffer->dtype, value(s->value));
+  // What is only moved keeps its bits.
+  const bool moved = s->value->kind == ExprKind::kLoad && s->value->dtype == s->buffer->dtype;
+  const std::string stored = moved ? element(*s->value->buffer, s->value->operands)
+                                   : ops_.to_storage(s->buffer->dtype, value(s->value));
   const std::string place = element(*s->buffer, s->indices);
   values_.clear();
   line(fmt::format("{} = {};", place, without_parentheses(stored)));

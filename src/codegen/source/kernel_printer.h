@@ -46,6 +46,8 @@ class KernelPrinter {
   void emit_axis(const Stmt& s);
   // A vectorized loop that moves neighbours from a parameter to registers, or back, as one assignment; else empty.
   std::string vector_move(const Stmt& s);
+  // A warp's product of tiles as a call of tsr_mma_bf16; empty where the nest is printed as it is.
+  std::string warp_product(const Stmt& s);
   std::string vector_at(const Buffer& buffer, const std::vector<Expr>& indices, const Stmt& loop);
   void emit_if(const Stmt& s);
   void emit_store(const Stmt& s);
@@ -86,6 +88,7 @@ class KernelPrinter {
   const LocalPlan locals_;
   std::string out_;
   int depth_ = 1;
+  Var lane_;  // along x of the threads around the current statement
   int temporaries_ = 0;
   Bounds bounds_;
   std::unordered_map<std::string, int> names_;

@@ -1,0 +1,31 @@
+// What the GPUs of NVIDIA's have instructions for, from sm_80 on. The form: loop/intrinsic_text.h.
+//
+// A product of a warp's is written as what each of its 32 threads has of the sums: of a tile of 16 rows by 8 columns the
+// rows lane / 4 and lane / 4 + 8, and the columns 2 * (lane % 4) and the one behind it, as mma.sync deals them.
+#include "target/intrinsic_texts.h"
+
+namespace tessera::inline target {
+
+const IntrinsicText kCudaIntrinsics = {"cuda", R"text(
+intrinsic "cuda.mma.bf16" {
+  doc "mma.sync: a thread's part of tiles of 16 x 8 sums of products of bf16, 16 steps"
+  pattern kernel @product<I, J, A, B, C, ai, ar, ak, bj, bc, bk, ci, cj>(a: bf16[A], b: bf16[B]) -> (c: f32[C]) {
+    unrolled for i in 0..I { unrolled for j in 0..J { unrolled for h in 0..2 { unrolled for l in 0..2 {
+    for k in 0..16 {
+      c[(((i * ci) + (j * cj)) + ((h * 2) + l))] =
+        fma(cast:f32(a[(((i * ai) + (h * ar)) + (k * ak))]), cast:f32(b[(((j * bj) + (l * bc)) + (k * bk))]),
+            c[(((i * ci) + (j * cj)) + ((h * 2) + l))])
+    } } } } }
+  }
+  exactly
+  register c
+  memory a, b
+  range I 1..8
+  range J 1..8
+  open A, B, C
+  shape [16, 8]
+  code warp_product
+}
+)text"};
+
+}  // namespace tessera::inline target
