@@ -2,7 +2,7 @@
 """Everything there is to know about a machine with a GPU: whether networks are right on it, and how fast kernels are.
 
     gpu.py TESSERA [--target cuda] [--out gpu-results] [--steps networks,products,...] [--models NAME,...] [--minutes 30]
-           [--folder DIR]
+           [--folder DIR] [--only PATTERN]
 
 The steps, in this order:
   device        what `tessera doctor` and nvidia-smi say
@@ -25,6 +25,7 @@ import argparse
 import json
 import os
 import pathlib
+import re
 import shutil
 import statistics
 import subprocess
@@ -57,7 +58,8 @@ PRODUCTS = [(1024, 1024, 1024), (2048, 2048, 2048), (4096, 4096, 4096), (128, 76
 
 
 class Results:
-    def __init__(self, folder, minutes):
+    def __init__(self, folder, minutes, only):
+        self.only = re.compile(only)
         self.folder = pathlib.Path(folder)
         self.folder.mkdir(parents=True, exist_ok=True)
         self.path = self.folder / "gpu.json"
@@ -66,7 +68,7 @@ class Results:
 
     def add(self, key, make):
         """Keeps what make() gives for the key, unless it is there. A failure is a result, and is tried again."""
-        if key in self.rows and "problem" not in self.rows[key]:
+        if key in self.rows and "problem" not in self.rows[key] or not self.only.search(key):
             return
         if time.monotonic() > self.end:
             return
@@ -387,10 +389,11 @@ def main():
     parser.add_argument("--out", default="gpu-results")
     parser.add_argument("--steps", default="device,networks,training,bandwidth,rows,products,narrow,convolutions,attention,torch,sanitizer")
     parser.add_argument("--models", default=",".join(QUICK + LARGE))
+    parser.add_argument("--only", default="", help="a pattern of the results that are wanted")
     parser.add_argument("--folder", help="with networks that are made already")
     parser.add_argument("--minutes", type=float, default=30)
     args = parser.parse_args()
-    machine, results = Machine(args), Results(args.out, args.minutes)
+    machine, results = Machine(args), Results(args.out, args.minutes, args.only)
     if torch is not None:
         torch.backends.cuda.matmul.allow_tf32 = False
         torch.backends.cudnn.allow_tf32 = False
