@@ -369,7 +369,7 @@ class Unifier {
     const bool is_first = !region.found.buffer;
     if (!access(*p->buffer, p->operands, loaded->buffer, loaded->operands, dtype)) return false;
     if (rules_.padded.contains(name) && !pads(region, is_first, inside)) return false;
-    state_.loads.push_back({p->buffer.get(), loaded});
+    state_.loads.push_back({p->buffer.get(), loaded, e});
     return true;
   }
 

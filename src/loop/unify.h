@@ -56,10 +56,10 @@ struct PatternRegion {
   Expr inside = {};
 };
 
-// A load of the pattern and the nest's that stands for it.
+// A load of the pattern, the nest's that stands for it, and that one with its conversion or condition, if it has one.
 struct PatternLoad {
   const Buffer* param;
-  Expr load;
+  Expr load, value;
 };
 
 struct PatternMatch {

@@ -212,9 +212,9 @@ class KernelEmitter {
 
   // ---- register tiles (kernel_tile.cpp)
   bool emit_tensorized(const Stmt& s);
-  bool emit_tile(const Stmt& body);
+  bool emit_tile(const TensorIntrinsic& intrinsic, const Stmt& body);
   bool emit_dot(const TensorIntrinsic& intrinsic, const Stmt& body);
-  bool emit_transpose(const Stmt& body);
+  bool emit_transpose(const TensorIntrinsic& intrinsic, const Stmt& body);
   bool emit_tile_dot(const TensorIntrinsic& intrinsic, const Stmt& body);
   TileOps& tiles(const TensorIntrinsic& intrinsic);
   // ---- intrinsics whose pattern is loop IR (kernel_pattern.cpp)

@@ -1,7 +1,7 @@
-// The multiply-add tile of loop/intrinsic.h ("outer_fma"): acc[v, p, l] += a(v, p, l) * b(v, p, l). What the factors
-// share is loaded once; the order keeps accumulators + vectors of one factor + one broadcast in registers. The same for
-// pairs of products ("outer_dot") and groups of products of bytes. And the tile that is moved and turned
-// ("transpose"): vectors along one side are loaded, exchanged, and stored along the other.
+// The multiply-add tile of loop/intrinsic.h: acc[v, p, l] += a(v, p, l) * b(v, p, l). What the factors share is loaded
+// once; the order keeps accumulators + vectors of one factor + one broadcast in registers. The same for pairs of
+// products and groups of products of bytes. And the tile that is moved and turned ("transpose"): vectors along one side
+// are loaded, exchanged, and stored along the other. loop/unify.h says where in a nest all these are.
 #include <llvm/IR/IntrinsicsX86.h>
 
 #include <array>
@@ -19,60 +19,36 @@ namespace {
 
 struct Tile {
   Stmt v, p, l, store;  // loops from the outside, and the multiply-add
-  Expr a, b;            // factors; of a dot product those of the first pair
+  PatternLoad a, b;     // factors; of a dot product those of the first of its products
+  Var place_in_group;   // of a dot product in a loop over what it sums up
 };
 
-bool is_loop(const Stmt& s, ForKind kind) {
-  return s->kind == StmtKind::kFor && s->for_kind == kind && as_int(s->extent) && as_int(s->begin);
-}
-
-// `products` of them are added: one, or the two of a dot product.
-std::optional<Tile> match_tile(const Stmt& body, int products = 1) {
-  Tile tile;
-  tile.v = body;
-  if (!is_loop(tile.v, ForKind::kUnrolled)) return std::nullopt;
-  tile.p = tile.v->stmts[0];
-  if (!is_loop(tile.p, ForKind::kUnrolled)) return std::nullopt;
-  tile.l = tile.p->stmts[0];
-  if (!is_loop(tile.l, ForKind::kVectorized)) return std::nullopt;
-  tile.store = tile.l->stmts[0];
-  if (tile.store->kind != StmtKind::kStore || tile.store->buffer->scope != MemoryScope::kRegister) return std::nullopt;
-  Expr value = tile.store->value;
-  for (int i = 1; i < products && value->kind == ExprKind::kFma; ++i) value = value->operands[2];
-  if (value->kind != ExprKind::kFma) return std::nullopt;
-  const Expr& acc = value->operands[2];
-  if (acc->kind != ExprKind::kLoad || acc->buffer != tile.store->buffer) return std::nullopt;
-  for (size_t i = 0; i < acc->operands.size(); ++i)
-    if (!structurally_equal(acc->operands[i], tile.store->indices[i])) return std::nullopt;
-  tile.a = value->operands[0];
-  tile.b = value->operands[1];
-  return tile;
-}
-
-// acc[v, p, l] = acc[v, p, l] + cast(a) * cast(b) in a loop over the places of a group, and a tile of sums in registers
-// around it.
-std::optional<Tile> match_byte_tile(const TensorIntrinsic& intrinsic, const Stmt& body, Var& place_in_group) {
-  Tile tile;
-  Stmt s = body;
-  for (Stmt* level : {&tile.v, &tile.p, &tile.l}) {
-    if (!is_loop(s, level == &tile.l ? ForKind::kVectorized : ForKind::kUnrolled)) return std::nullopt;
-    *level = s;
-    s = s->stmts[0];
+// What the intrinsic's patterns find in a nest that is a tile of its sums. A pattern that is exact has the tile's
+// loops; any other stands in them, and its last loop goes over a group of products.
+std::optional<Tile> tile_of(const TensorIntrinsic& intrinsic, const Stmt& body) {
+  for (const IntrinsicPattern& pattern : intrinsic.patterns) {
+    std::vector<Stmt> loops;
+    const Stmt nest = pattern.rules.exact ? body : intrinsic_nest(intrinsic, body, loops);
+    const PatternMatch match = unify(*pattern.program, nest, pattern.rules);
+    if (!match.problem.empty()) continue;
+    loops.insert(loops.end(), match.loops.begin(), match.loops.end());
+    if (!pattern.rules.exact) {
+      const auto from_zero = [](const Stmt& loop) { return as_int(loop->begin) == 0; };
+      const bool is_tile = loops.size() == 4 && match.loops.size() == 2 && as_int(loops[1]->begin) &&
+                           loops[2]->for_kind == ForKind::kVectorized && from_zero(loops[0]) && from_zero(loops[2]) &&
+                           from_zero(loops[3]) && match.regions[2].buffer->scope == MemoryScope::kRegister;
+      if (!is_tile) continue;
+    }
+    Tile tile{loops[0], loops[1], loops[2], match.loops.back()->stmts[0], {}, {}, {}};
+    if (loops.size() > 3) tile.place_in_group = loops[3]->var;
+    // Of products that are written out the first is the innermost, which is read last.
+    for (const PatternLoad& read : match.loads) {
+      if (read.param == pattern.program->params[0].get()) tile.a = read;
+      if (read.param == pattern.program->params[1].get()) tile.b = read;
+    }
+    return tile;
   }
-  if (s->kind != StmtKind::kFor || as_int(s->begin) != 0 || as_int(tile.v->begin) != 0 || as_int(tile.l->begin) != 0 ||
-      !match_intrinsic(intrinsic, body).empty())
-    return std::nullopt;
-  place_in_group = s->var;
-  tile.store = s->stmts[0];
-  if (tile.store->buffer->scope != MemoryScope::kRegister) return std::nullopt;
-  // The pattern's operands may stand in either order.
-  const std::vector<Expr>& sum = tile.store->value->operands;
-  const Expr& product = sum[0]->kind == ExprKind::kBinary ? sum[0] : sum[1];
-  if (product->kind != ExprKind::kBinary || product->binary != BinaryOp::kMul) return std::nullopt;
-  tile.a = product->operands[0];
-  tile.b = product->operands[1];
-  if (uses_var(tile.a, tile.l->var)) std::swap(tile.a, tile.b);
-  return tile;
+  return std::nullopt;
 }
 
 // A factor of the multiply-adds: made once for each combination of the tile's loops that it depends on.
@@ -96,9 +72,9 @@ struct Factor {
 
 }  // namespace
 
-bool KernelEmitter::emit_tile(const Stmt& body) {
+bool KernelEmitter::emit_tile(const TensorIntrinsic& intrinsic, const Stmt& body) {
   if (vec_) return false;
-  const auto tile = match_tile(body);
+  const auto tile = tile_of(intrinsic, body);
   if (!tile) return false;
   const DType dtype = tile->store->buffer->dtype;
   const int64_t begin_v = *as_int(tile->v->begin);
@@ -110,7 +86,7 @@ bool KernelEmitter::emit_tile(const Stmt& body) {
   for (const Stmt& loop : {tile->v, tile->p, tile->l})
     bind(loop->var, Interval{*as_int(loop->begin), *as_int(loop->begin) + *as_int(loop->extent) - 1});
 
-  Factor factors[] = {Factor(tile->a, *tile), Factor(tile->b, *tile)};
+  Factor factors[] = {Factor(tile->a.value, *tile), Factor(tile->b.value, *tile)};
   const auto at = [&](int64_t v, int64_t p, const Chunk& chunk, const std::function<void()>& emit_here) {
     replace(tile->v->var, v);
     replace(tile->p->var, p);
@@ -156,10 +132,9 @@ bool KernelEmitter::emit_tile(const Stmt& body) {
 // from memory.
 bool KernelEmitter::emit_dot(const TensorIntrinsic& intrinsic, const Stmt& body) {
   if (vec_ || !has_intrinsic(target_, intrinsic)) return false;
-  Var place_in_group;
-  const auto tile = is_byte_dot(intrinsic) ? match_byte_tile(intrinsic, body, place_in_group) : match_tile(body, 2);
+  const auto tile = tile_of(intrinsic, body);
   if (!tile) return false;
-  const Expr &a = tile->a->operands[0], &b = tile->b->operands[0];
+  const Expr &a = tile->a.load, &b = tile->b.load;
   const auto lanes = static_cast<int>(*as_int(tile->l->extent));
   const auto a_place = f_.places.find(a->buffer.get()), b_place = f_.places.find(b->buffer.get());
   const auto place = f_.places.find(tile->store->buffer.get());
@@ -185,7 +160,7 @@ bool KernelEmitter::emit_dot(const TensorIntrinsic& intrinsic, const Stmt& body)
     replace(tile->v->var, v);
     replace(tile->p->var, p);
     replace(tile->l->var, 0);
-    if (place_in_group) replace(place_in_group, 0);
+    if (tile->place_in_group) replace(tile->place_in_group, 0);
     Value* column = columns.once(v, p, 0, [&] { return load_at(b_place->second, b, groups); });
     Value* row = rows.once(v, p, 0, [&] { return ops_.splat(load_at(a_place->second, a, group), lanes); });
     return std::pair(column, row);
@@ -204,7 +179,7 @@ bool KernelEmitter::emit_dot(const TensorIntrinsic& intrinsic, const Stmt& body)
       });
     }
   }
-  if (place_in_group) replaced_.erase(place_in_group.get());
+  if (tile->place_in_group) replaced_.erase(tile->place_in_group.get());
   for (const Stmt& loop : {tile->v, tile->p, tile->l}) replaced_.erase(loop->var.get());
   return true;
 }
@@ -216,9 +191,9 @@ bool KernelEmitter::emit_tensorized(const Stmt& s) {
   if (code == IntrinsicCode::kTileDot) return emit_tile_dot(*s->intrinsic, body);
   if (is_byte_dot(*s->intrinsic) && emit_dot(*s->intrinsic, body)) return true;
   if (s->intrinsic->pattern() && emit_pattern(s)) return true;
-  if (code == IntrinsicCode::kTranspose) return emit_transpose(body);
+  if (code == IntrinsicCode::kTranspose) return emit_transpose(*s->intrinsic, body);
   if (code == IntrinsicCode::kDotOfPairs) return emit_dot(*s->intrinsic, body);
-  return code == IntrinsicCode::kMultiplyAdd && emit_tile(body);
+  return code == IntrinsicCode::kMultiplyAdd && emit_tile(*s->intrinsic, body);
 }
 
 TileOps& KernelEmitter::tiles(const TensorIntrinsic& intrinsic) {
@@ -305,13 +280,13 @@ bool KernelEmitter::emit_tile_dot(const TensorIntrinsic& intrinsic, const Stmt& 
   return true;
 }
 
-bool KernelEmitter::emit_transpose(const Stmt& body) {
-  if (vec_ || !is_loop(body, ForKind::kUnrolled)) return false;
-  const Stmt& row = body;
-  const Stmt& lane = row->stmts[0];
-  if (!is_loop(lane, ForKind::kVectorized)) return false;
+bool KernelEmitter::emit_transpose(const TensorIntrinsic& intrinsic, const Stmt& body) {
+  if (vec_) return false;
+  const IntrinsicPattern& pattern = intrinsic.patterns.front();
+  const PatternMatch match = unify(*pattern.program, body, pattern.rules);
+  if (!match.problem.empty()) return false;
+  const Stmt &row = match.loops[0], &lane = match.loops[1];
   const Stmt& move = lane->stmts[0];
-  if (move->kind != StmtKind::kStore || move->value->kind != ExprKind::kLoad) return false;
   const auto lanes = static_cast<int>(*as_int(lane->extent));
   const DType dtype = move->buffer->dtype;
   const auto place = f_.places.find(move->buffer.get());
