@@ -118,9 +118,9 @@ class Machine:
 def kernel_us(report):
     """Of the kernels on the device, and of those that stayed on the host; with the rule of the longest one."""
     kernels = report["kernels"]
-    device = [kernel for kernel in kernels if kernel["device"] >= 0]
+    device = [kernel for kernel in kernels if kernel["device"] != "cpu"]
     longest = max(device, key=lambda kernel: kernel["us"], default={"rule": "none"})
-    return (sum(kernel["us"] for kernel in device), sum(kernel["us"] for kernel in kernels if kernel["device"] < 0),
+    return (sum(kernel["us"] for kernel in device), sum(kernel["us"] for kernel in kernels if kernel["device"] == "cpu"),
             longest["rule"])
 
 

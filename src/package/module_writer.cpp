@@ -9,6 +9,7 @@
 #include <xxhash.h>
 
 #include "abi/module_abi.h"
+#include "codegen/common/object_code.h"
 #include "graph/flow.h"
 #include "loop/arithmetic_unit.h"
 #include "package/atomic_file.h"
@@ -201,6 +202,10 @@ std::string module_metadata(const Program& program, const ModuleInfo& info) {
                             {"bytes", kernel.bytes},
                             {"constant_bytes", kernel.definition ? count_constant_bytes(*kernel.definition) : -1},
                             {"traffic", std::move(arguments)}};
+    if (kernel.device != 0) {
+      entry["device"] = kernel.device;
+      entry["operation"] = operation_name(call.kernel);
+    }
     // Of sizes that a run knows.
     if (kernel.definition && kernel.flops < 0) entry["flops_formula"] = to_string(flops_formula(*kernel.definition));
     if (kernel.definition && kernel.bytes < 0) entry["bytes_formula"] = to_string(bytes_formula(*kernel.definition));

@@ -3,8 +3,8 @@
 
     devices.py TESSERA [--full]
 
-The outputs are those of the CPU alone, bit for bit. Three networks in turn with the date; all with --full or
-TESSERA_TEST_FULL=1.
+The outputs are those of the CPU alone, bit for bit, and each kernel has its time, wherever it runs. Three networks in
+turn with the date; all with --full or TESSERA_TEST_FULL=1.
 """
 import os
 import sys
@@ -52,6 +52,7 @@ def main():
                     continue
                 same = not isinstance(got, str) and all(np.array_equal(g, w) for g, w in zip(got, want, strict=True))
                 count.result(f"{name}, {what}", got if isinstance(got, str) else 0.0 if same else "other bits")
+                count.result(f"{name}, {what}: times", runs.check_times(binary, f"{work}/device.so", "null"))
     return count.exit_code()
 
 

@@ -4,6 +4,7 @@ Agreement: max|d| <= 1e-4 * max|reference| for every output of a float type, equ
 TESSERA_TEST_FULL=1 asks for everything; without it a part that rotates with the day runs.
 """
 import datetime
+import json
 import os
 import pathlib
 import subprocess
@@ -148,6 +149,22 @@ class Count:
     def exit_code(self):
         print(f"{self.passed} passed, {self.failed} failed, {self.skipped} skipped")
         return 1 if self.failed or self.passed == 0 else 0
+
+
+def check_times(binary, module, device):
+    """0.0 where `bench --kernels` knows how long each kernel of the module takes, and some run on the device; else what is wrong."""
+    done = subprocess.run([binary, "bench", module, "--kernels", "--repeat", "2", "--warm-up", "1", "--json"], capture_output=True,
+                          text=True, timeout=600)
+    if done.returncode:
+        return done.stderr
+    timed = json.loads(done.stdout)["kernels"]
+    there = json.loads(subprocess.run([binary, "inspect", module, "--json"], capture_output=True, text=True).stdout)["kernels"]
+    if len(timed) != len(there):
+        return f"{len(timed)} of {len(there)} kernels have times"
+    if not any(kernel["device"] == device for kernel in timed):
+        return f"no kernel runs on {device}"
+    bad = [kernel["nodes"] for kernel in timed if kernel["us"] <= 0]
+    return f"no time of {bad}" if bad else 0.0
 
 
 def check_configuration(binary, what, model, shape, configuration, cases, work, count):

@@ -84,6 +84,7 @@ def main():
                 count.skip(name, got.strip().splitlines()[0])
                 continue
             count.result(name, got if isinstance(got, str) else runs.compare(got, want))
+            count.result(f"{name}: times", runs.check_times(binary, module, "opencl"))
     if count.passed:
         check_training(binary, count)
     if count.skipped and not count.passed + count.failed:

@@ -1,12 +1,9 @@
 // What a back end hands to packaging.
 #pragma once
 
-#include <charconv>
 #include <cstddef>
 #include <cstdint>
 #include <string>
-#include <string_view>
-#include <system_error>
 #include <vector>
 
 #include "program/program.h"
@@ -38,13 +35,6 @@ struct DeviceCode {
 
 // The entry of a kernel in its device's code.
 inline std::string operation_name(int32_t kernel) { return "op_" + std::to_string(kernel); }
-// -1: no name that operation_name gives.
-inline int32_t kernel_of_operation(std::string_view name) {
-  int32_t kernel = -1;
-  if (!name.starts_with("op_")) return kernel;
-  const auto [end, error] = std::from_chars(name.data() + 3, name.data() + name.size(), kernel);
-  return error == std::errc() && end == name.data() + name.size() ? kernel : -1;
-}
 inline constexpr const char* kOperationNames = "op_*";  // a linker's pattern that fits them all
 
 struct ObjectCode {

@@ -27,15 +27,13 @@ std::vector<KernelTime> time_kernels(Model& model, int runs) {
   if (count == 0) return {};
   std::vector<std::vector<double>> samples(count);
   std::vector<int64_t> calls(count, 0);
-  std::vector<int32_t> devices(count, -1);
   for (int run = 0; run < runs; ++run) {
     std::vector<double> sums(count, 0);
     std::fill(calls.begin(), calls.end(), 0);
     for (const KernelSpan& span : model.run_traced()) {
-      const bool counts = span.is_of_device() ? span.kernel >= 0 : span.worker == 0;  // whose span is the whole call
-      if (!counts || static_cast<size_t>(span.kernel) >= count) continue;
+      if (span.kernel < 0) continue;
+      if (!span.is_of_device() && span.worker != 0) continue;  // worker 0's span is the whole call
       const auto kernel = static_cast<size_t>(span.kernel);
-      if (span.is_of_device()) devices[kernel] = span.worker;
       sums[kernel] += static_cast<double>(span.end_ns - span.begin_ns) / 1e3;
       ++calls[kernel];
     }
@@ -43,7 +41,7 @@ std::vector<KernelTime> time_kernels(Model& model, int runs) {
   }
   std::vector<KernelTime> times;
   for (size_t i = 0; i < count; ++i) {
-    if (calls[i] > 0) times.push_back({static_cast<int32_t>(i), calls[i], median(samples[i]), devices[i]});
+    if (calls[i] > 0) times.push_back({static_cast<int32_t>(i), calls[i], median(samples[i])});
   }
   return times;
 }
@@ -91,9 +89,10 @@ json kernels_json(const Model& model, const std::vector<KernelTime>& times, cons
     const KernelInfo& kernel = model.kernels().at(static_cast<size_t>(time.kernel));
     // A clock's tick is the least that can have passed.
     const double seconds = std::max(time.median_us, 1e-3) / 1e6;
-    const bool has_peak_here = time.device < 0;
-    // Of sizes that only a run knows the module has no counts.
-    const bool has_bound = has_peak_here && kernel.flops >= 0 && kernel.bytes >= 0;
+    // Of sizes that only a run knows the module has no counts. What was measured of this machine bounds nothing that
+    // runs elsewhere.
+    const bool on_host = kernel.device == 0;
+    const bool has_bound = on_host && kernel.flops >= 0 && kernel.bytes >= 0;
     const KernelWork work = {kernel.flops, kernel.bytes, kernel.constant_bytes,
                              aged(kernel.traffic, call_seconds, peaks), kernel.unit};
     const Roofline roof =
@@ -101,6 +100,7 @@ json kernels_json(const Model& model, const std::vector<KernelTime>& times, cons
     list.push_back({{"index", time.kernel},
                     {"nodes", kernel.name},
                     {"rule", kernel.rule},
+                    {"device", on_host ? "cpu" : kernel.device_name},
                     {"calls", time.calls},
                     {"us", time.median_us},
                     {"percent", total > 0 ? 100 * time.median_us / total : 0},
@@ -109,11 +109,8 @@ json kernels_json(const Model& model, const std::vector<KernelTime>& times, cons
                     {"constant_bytes", kernel.constant_bytes < 0 ? -1 : kernel.constant_bytes * time.calls},
                     {"gflops", known(kernel.flops >= 0, roof.gflops)},
                     {"gbytes", known(kernel.bytes >= 0, roof.gbytes)},
-                    {"device", time.device},
-                    {"unit", !has_peak_here         ? fmt::format("device {}", time.device + 1)
-                             : kernel.unit.empty() ? peaks.fma_f32.name
-                                                   : kernel.unit},
-                    {"percent_of_peak", known(has_peak_here && kernel.flops >= 0 && roof.has_peak, roof.percent_of_peak)},
+                    {"unit", kernel.unit.empty() ? peaks.fma_f32.name : kernel.unit},
+                    {"percent_of_peak", known(on_host && kernel.flops >= 0 && roof.has_peak, roof.percent_of_peak)},
                     {"percent_of_bound", known(has_bound && roof.has_peak, roof.percent_of_bound)},
                     {"bound", known(has_bound && roof.has_peak, roof.compute_bound ? "compute" : "memory")},
                     {"level", known(has_bound, roof.level)}});
@@ -161,13 +158,14 @@ std::string kernels_text(const json& kernels, const json& roofline, const TextSt
   };
   constexpr size_t kNodesWidth = 60;  // JSON has all of them
   for (const json& row : rows) {
+    const bool on_host = row.at("device") == "cpu";
     const std::string bound = row.at("bound").is_null()      ? "?"
                               : row.at("bound") == "compute" ? "compute"
                                                              : "memory (" + row.at("level").get<std::string>() + ")";
     table.add({std::to_string(row.at("index").get<int>()), time_text(row.at("us").get<double>()),
                fmt::format("{:.1f}", row.at("percent").get<double>()), number(row.at("flops"), count_text),
                number(row.at("bytes"), bytes_text), figure(row.at("gflops"), 1), figure(row.at("percent_of_peak"), 1),
-               row.at("unit").get<std::string>(), figure(row.at("gbytes"), 1), bound,
+               row.at(on_host ? "unit" : "device").get<std::string>(), figure(row.at("gbytes"), 1), bound,
                figure(row.at("percent_of_bound"), 0), row.at("rule").get<std::string>(),
                shortened(row.at("nodes").get<std::string>(), kNodesWidth)});
   }

@@ -16,7 +16,6 @@ struct KernelTime {
   int32_t kernel = 0;
   int64_t calls = 0;     // in one run
   double median_us = 0;  // of one run: all calls together
-  int32_t device = -1;   // the number of the module's device that it runs on; -1: the host
 };
 
 // In order of the kernels' numbers, those that ran. `runs` traced runs of the bound model; empty for the interpreter.
@@ -31,7 +30,7 @@ MachinePeaks measure_roofline(int threads, const std::vector<KernelInfo>& kernel
 
 // One entry for each kernel: index, nodes, rule, calls, us, percent (of the sum), flops, bytes (of all calls), gflops,
 // gbytes, unit (whose peak is the measure), percent_of_peak, percent_of_bound, bound ("compute", or "memory"), level.
-// device (-1: the host). What follows from counts that the module does not have (sizes that only a run knows), or from a
+// device ("cpu", or the device's name). What follows from counts that the module does not have (sizes that only a run knows), or from a
 // peak that was not measured, as those of devices, is null.
 nlohmann::json kernels_json(const Model& model, const std::vector<KernelTime>& times, const MachinePeaks& peaks);
 // The machine's side of it: threads, peak_gflops (of f32), the peaks of other units, and the bandwidth of each level.

@@ -3,8 +3,6 @@
 #include <algorithm>
 #include <chrono>
 
-#include "codegen/common/object_code.h"
-
 namespace tessera::inline driver {
 
 namespace {
@@ -52,7 +50,7 @@ void KernelTrace::on_piece(int32_t kernel, int32_t worker, int32_t phase) {
 
 void KernelTrace::on_operation(int32_t device, const char* operation, int64_t begin_ns, int64_t end_ns) {
   const std::lock_guard lock(mutex_);
-  operations_.push_back({kernel_of_operation(operation), -1, device, begin_ns - zero_, end_ns - zero_,
+  operations_.push_back({-1, -1, device, begin_ns - zero_, end_ns - zero_,
                          end_ns - begin_ns, 0, operation});
 }
 

@@ -12,18 +12,18 @@ namespace tessera::inline driver {
 // One thread's part in one call of one kernel. Worker 0 is the thread that called run(); its span covers the whole call
 // of the kernel, those of others reach from their first piece of a parallel loop to the end of their last.
 struct KernelSpan {
-  int32_t kernel = 0;
-  int32_t call = 0;  // number of the kernel call within the run
+  int32_t kernel = 0;  // -1: an operation of a device that is no kernel of the model's list
+  int32_t call = 0;    // number of the kernel call within the run
   int32_t worker = 0;
   int64_t begin_ns = 0;  // since the begin of the run
   int64_t end_ns = 0;
   int64_t busy_ns = 0;  // in pieces of parallel loops; for worker 0 the whole span where there was no such loop
   int64_t pieces = 0;   // of parallel loops
-  // An operation of a device's queue, by its name, while the host goes on: call is -1, worker is the device's number,
-  // and kernel is -1 where the operation is none of the program's kernels.
+  // An operation of a device's queue, by its name, while the host goes on: call is -1, and worker is the device's
+  // number, from 0.
   std::string operation = {};
 
-  bool is_of_device() const { return call < 0; }
+  bool is_of_device() const { return !operation.empty(); }
 };
 
 // Thread safety: on_kernel on the thread that runs; on_piece on the worker's own thread, between two calls of

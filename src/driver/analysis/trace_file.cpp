@@ -28,8 +28,9 @@ std::string chrome_trace(const Model& model, const std::vector<KernelSpan>& span
     if (span.is_of_device()) {
       const int thread = threads + span.worker;
       if (devices.insert(thread).second) name_event("thread_name", thread, "device " + std::to_string(span.worker + 1));
+      const bool known = span.kernel >= 0;
       events.push_back({{"ph", "X"},
-                        {"name", span.kernel < 0 ? span.operation : model.kernels().at(static_cast<size_t>(span.kernel)).name},
+                        {"name", known ? model.kernels().at(static_cast<size_t>(span.kernel)).name : span.operation},
                         {"cat", "operation"},
                         {"pid", 1},
                         {"tid", thread},

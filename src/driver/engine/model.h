@@ -36,6 +36,9 @@ struct KernelInfo {
   std::vector<CallTraffic> traffic = {};  // of its first call; empty: not known
   std::string rule = {};  // that scheduled it, or the point or sketch of tuning records; empty: not known
   std::string unit = {};  // what its products go through (loop/arithmetic_unit.h); empty: not known
+  // Of one that runs on a device: the device's number, from 1, and its name, and what its queue calls the operation.
+  int32_t device = 0;
+  std::string device_name = {}, operation = {};
 };
 
 // A dimension that a module leaves open, and the values that it may take.

@@ -146,7 +146,25 @@ class NativeModel : public Model {
       throw;
     }
     stop();
-    return trace.spans();
+    std::vector<KernelSpan> spans = trace.spans();
+    name_operations(spans);
+    return spans;
+  }
+
+  // A queue does what it is given in order, so that the calls of one operation take turns.
+  void name_operations(std::vector<KernelSpan>& spans) const {
+    std::map<std::pair<int32_t, std::string>, std::pair<std::vector<int32_t>, size_t>> calls;
+    for (size_t i = 0; i < kernels().size(); ++i) {
+      const KernelInfo& kernel = kernels()[i];
+      if (kernel.device > 0) calls[{kernel.device - 1, kernel.operation}].first.push_back(static_cast<int32_t>(i));
+    }
+    for (KernelSpan& span : spans) {
+      if (!span.is_of_device()) continue;
+      const auto found = calls.find({span.worker, span.operation});
+      if (found == calls.end()) continue;
+      auto& [of, next] = found->second;
+      span.kernel = of[next++ % of.size()];
+    }
   }
 
   std::vector<std::string> watchable() const override {
@@ -275,6 +293,14 @@ class NativeModel : public Model {
       if (entry.contains("constant_bytes") && entry["constant_bytes"].is_number_integer())
         kernels[i].constant_bytes = entry["constant_bytes"].get<int64_t>();
       if (entry.contains("traffic")) kernels[i].traffic = read_traffic(entry["traffic"]);
+      if (entry.contains("operation") && entry["operation"].is_string() && entry.contains("device") &&
+          entry["device"].is_number_integer()) {
+        kernels[i].operation = entry["operation"].get<std::string>();
+        kernels[i].device = entry["device"].get<int32_t>();
+        const int32_t device = kernels[i].device;
+        if (device >= 1 && static_cast<uint32_t>(device) <= file.descriptor->num_devices)
+          kernels[i].device_name = file.text(file.devices()[device - 1].name);
+      }
       if (kernels[i].flops < 0) kernels[i].flops = value_of(entry, "flops_formula", sizes);
       if (kernels[i].bytes < 0) kernels[i].bytes = value_of(entry, "bytes_formula", sizes);
     }
