@@ -81,9 +81,16 @@ LoopProgram naive_loops(const TensorProgram& program) {
   for (const Expr& i : physical_index(output.body.axis_vars(), output.layout))
     store_index.push_back(simplify(i, bounds));
 
-  // One accumulator per reduction and output element; results that are computed from it read it in its place.
+  // One accumulator per reduction and output element; what is computed from it reads it in its place. Reductions that
+  // read others (te/extremum_place.h) have loops of their own behind those.
   std::vector<std::pair<const Stage*, BufferPtr>> accumulators;
-  std::vector<Stmt> clear, updates;
+  const auto finished = [&](const Expr& node) -> Expr {
+    if (node->kind != ExprKind::kLoad) return {};
+    for (const auto& [reduction, acc] : accumulators)
+      if (node->buffer == reduction->out) return load(acc, {0});
+    return {};
+  };
+  std::vector<Stmt> clear, updates, later;
   std::vector<Axis> reduce_axes;
   for (const Stage* reduction : program.reductions()) {
     const bool own_axes = !several && reduction != &output;
@@ -96,21 +103,20 @@ LoopProgram naive_loops(const TensorProgram& program) {
     const BufferPtr acc = make_buffer(accumulators.empty() ? "acc" : "acc" + std::to_string(accumulators.size()),
                                       reduction->out->dtype, {1}, MemoryScope::kRegister);
     clear.push_back(store(acc, {0}, combiner_identity(body.combiner, acc->dtype)));
-    updates.push_back(store(
-        acc, {0}, combine(body.combiner, load(acc, {0}), memory.rewrite(substitute(body.value, to_output), bounds))));
+    const Expr value = transform(substitute(body.value, to_output), finished);
+    bool reads_others = false;
+    walk(value, [&](const Expr& e) {
+      if (e->kind != ExprKind::kLoad) return;
+      for (const auto& other : accumulators) reads_others = reads_others || e->buffer == other.second;
+    });
+    (reads_others ? later : updates)
+        .push_back(store(acc, {0}, combine(body.combiner, load(acc, {0}), memory.rewrite(value, bounds))));
     accumulators.emplace_back(reduction, acc);
   }
   const auto final_value = [&](const Stage& stage) {
     for (const auto& [reduction, acc] : accumulators)
       if (reduction == &stage) return load(acc, {0});
-    return memory.rewrite(transform(stage.body.value,
-                                    [&](const Expr& node) -> Expr {
-                                      if (node->kind != ExprKind::kLoad) return {};
-                                      for (const auto& [reduction, acc] : accumulators)
-                                        if (node->buffer == reduction->out) return load(acc, {0});
-                                      return {};
-                                    }),
-                          bounds);
+    return memory.rewrite(transform(stage.body.value, finished), bounds);
   };
   std::vector<Expr> values;
   for (const Stage& stage : program.results()) values.push_back(final_value(stage));
@@ -118,6 +124,7 @@ LoopProgram naive_loops(const TensorProgram& program) {
   if (!accumulators.empty()) {
     std::vector<Stmt> all = std::move(clear);
     all.push_back(nest(reduce_axes, seq(std::move(updates))));
+    if (!later.empty()) all.push_back(with_fresh_definitions(nest(reduce_axes, seq(std::move(later)))));
     all.push_back(std::move(body));
     body = seq(std::move(all));
     for (size_t i = accumulators.size(); i-- > 0;) body = alloc(accumulators[i].second, std::move(body));

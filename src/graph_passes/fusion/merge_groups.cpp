@@ -185,12 +185,83 @@ class Merger {
     if ((a.reduction < 0) != (b.reduction < 0)) return false;
     if (a.reduction < 0)
       return same_shape(graph_.type(shared).shape, x.shape) && graph_.type(shared).layout == x.layout;
-    // Neither may read the other's result.
+    // Neither may read the other's result, other than to find its place.
     const Node &first = graph_.node(a.reduction), &second = graph_.node(b.reduction);
     const TensorType &from = graph_.type(first.inputs[0]), &other = graph_.type(second.inputs[0]);
     return same_shape(from.shape, other.shape) && other.layout == from.layout &&
            same_shape(graph_.type(shared).shape, from.shape) && graph_.type(shared).layout == from.layout &&
-           first.attrs.get_ints("axes") == second.attrs.get_ints("axes") && !reads(a, b) && !reads(b, a);
+           first.attrs.get_ints("axes") == second.attrs.get_ints("axes") && (!reads(a, b) || finds_place(a, b)) &&
+           (!reads(b, a) || finds_place(b, a));
+  }
+
+  // The node that computes the value, if it is an `op` of the group's.
+  const Node* member(const Candidate& group, ValueId value, std::string_view op) const {
+    const NodeId id = graph_.value(value).producer;
+    const bool inside = id >= 0 && std::binary_search(group.members.begin(), group.members.end(), id);
+    return inside && graph_.node(id).op->name == op ? &graph_.node(id) : nullptr;
+  }
+  static bool is_extremum(const Node& node) {
+    const std::string& kind = node.attrs.get<std::string>("kind");
+    return kind == "min" || kind == "max";
+  }
+
+  // Whether all that `reader` does with results of `producer` is to reduce the places where an extremum is found, which
+  // a kernel then does in the same pass (te/extremum_place.h).
+  bool finds_place(const Candidate& reader, const Candidate& producer) const {
+    const Node& places = graph_.node(reader.reduction);
+    if (!is_extremum(places)) return false;
+    const Node* found = member(reader, places.inputs[0], "select");
+    if (!found) return false;
+    const Node* same = member(reader, found->inputs[0], "eq");
+    const Node* nan = nullptr;
+    if (const Node* either = member(reader, found->inputs[0], "logical_or"))
+      for (const size_t side : {0, 1}) {
+        if (same && nan) break;
+        same = member(reader, either->inputs[side], "eq");
+        nan = member(reader, either->inputs[1 - side], "is_nan");
+      }
+    if (!same || (found->inputs[0] != same->outputs[0] && !nan)) return false;
+    for (const size_t side : {0, 1}) {
+      const ValueId x = same->inputs[side], extremum = same->inputs[1 - side];
+      const Node* of = member(producer, extremum, "reduce");
+      if (!of || !is_extremum(*of) || of->inputs[0] != x || (nan && nan->inputs[0] != x)) continue;
+      return of->attrs.get_ints("axes") == places.attrs.get_ints("axes") && counts_places(reader, *found, places) &&
+             reads_only(reader, producer, *same, extremum) &&
+             (reader.results.count(reader.reduction) || !leaves(extremum, reader));
+    }
+    return false;
+  }
+
+  // Whether what is selected are places along a reduced dimension, and otherwise what is no better than any of them.
+  bool counts_places(const Candidate& reader, const Node& select, const Node& places) const {
+    const Node* iota = member(reader, select.inputs[1], "iota");
+    if (!iota) return false;
+    const int64_t axis = iota->attrs.get<int64_t>("axis");
+    const auto& axes = places.attrs.get_ints("axes");
+    if (std::find(axes.begin(), axes.end(), axis) == axes.end()) return false;
+    const Expr& extent = graph_.type(iota->outputs[0]).shape[static_cast<size_t>(axis)];
+    const bool first = places.attrs.get<std::string>("kind") == "min";
+    if (const Tensor* none = constant_value(graph_, select.inputs[2]))
+      return none->num_elements() == 1 && !is_float(none->dtype()) &&
+             (first ? as_int(extent) && none->get_int(0) >= *as_int(extent) : none->get_int(0) < 0);
+    return false;
+  }
+
+  // Whether nothing but `node` reads results of the producer, and it nothing but `value`.
+  bool reads_only(const Candidate& reader, const Candidate& producer, const Node& node, ValueId value) const {
+    for (const NodeId id : reader.members)
+      for (const ValueId input : graph_.node(id).inputs)
+        if (producer.results.count(graph_.value(input).producer) && (&graph_.node(id) != &node || input != value))
+          return false;
+    return true;
+  }
+
+  // Whether anything but the group reads the value.
+  bool leaves(ValueId value, const Candidate& group) const {
+    const auto& readers = users_[static_cast<size_t>(value)];
+    return is_output_[static_cast<size_t>(value)] || std::any_of(readers.begin(), readers.end(), [&](NodeId reader) {
+             return !std::binary_search(group.members.begin(), group.members.end(), reader);
+           });
   }
 
   bool reads(const Candidate& reader, const Candidate& producer) const {

@@ -63,6 +63,19 @@ bool worth_folding(const Graph& graph, const Node& node, const IsWeight& is_weig
   return work >= 0 && work <= kMaxWork;
 }
 
+// Whether the node numbers places for choices that a run makes, as arg max does: kernels know these numbers without
+// reading them.
+bool counts_for_choices(const Graph& graph, const Node& node, const std::vector<std::vector<NodeId>>& users) {
+  if (node.op->name != "iota") return false;
+  const ValueId places = node.outputs[0];
+  const auto& readers = users[static_cast<size_t>(places)];
+  const bool is_output = std::find(graph.outputs.begin(), graph.outputs.end(), places) != graph.outputs.end();
+  return !is_output && !readers.empty() && std::all_of(readers.begin(), readers.end(), [&](NodeId id) {
+    const Node& reader = graph.node(id);
+    return reader.op->name == "select" && reader.inputs[0] != places && !constant_value(graph, reader.inputs[0]);
+  });
+}
+
 // A graph that is this node alone, its operands as inputs.
 Graph alone(const Graph& graph, const Node& node) {
   Graph single;
@@ -90,6 +103,7 @@ std::vector<ValueId> fold_node(GraphRewriter& rewriter, const PassContext& ctx, 
 
 Graph fold_constants(const Graph& graph, const PassContext& ctx) {
   std::optional<std::vector<bool>> weights;  // of `graph`; found when the first node asks
+  const std::vector<std::vector<NodeId>> users = graph.users();
   return GraphRewriter(graph).run(
       [&](GraphRewriter& rewriter, const Node& node, const std::vector<ValueId>& inputs) -> std::vector<ValueId> {
         if (node.op->kind == OpKind::kConstant || node.op->kind == OpKind::kGroup || has_symbolic_attrs(node))
@@ -99,6 +113,7 @@ Graph fold_constants(const Graph& graph, const PassContext& ctx) {
         if (find_collective_kind(node.op->name)) return {};
         // Weights stay in their blocks: kernels read a fraction of the bytes.
         if (node.op->name == "dequantize_blocks") return {};
+        if (counts_for_choices(graph, node, users)) return {};
         if (is_control_flow(node)) return fold_node(rewriter, ctx, node, inputs);
         std::vector<Tensor> operands;
         for (const ValueId input : inputs) {

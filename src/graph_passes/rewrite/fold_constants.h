@@ -1,8 +1,8 @@
 // fold_constants: a node whose operands are all constants is evaluated now. Skipped where the result would be large
 // compared with its operands (a splat must not become megabytes of a module), unless a contraction takes it as weights,
-// and where it would take long to evaluate. An `if` whose condition is a constant becomes its branch, a loop without
-// iterations its operands; other constant operands of both become constants inside of the regions, a constant count
-// becomes an attribute.
+// and where it would take long to evaluate; and numbers of places among which a run chooses. An `if` whose condition is
+// a constant becomes its branch, a loop without iterations its operands; other constant operands of both become
+// constants inside of the regions, a constant count becomes an attribute.
 //
 // before:
 //   graph @main(%x: f32[2]) -> (%y: f32[2]) {

@@ -92,7 +92,7 @@ Stmt elements_of_vector(const LinearKernel& kernel, const VarMap& first, int64_t
 
 GpuRuleResult gpu_map(const TensorProgram& program, const GpuLimits& limits) {
   std::string why;
-  const auto kernel = make_linear_kernel(program, why, Results::kSeveral);
+  const auto kernel = make_linear_kernel(program, why, Results::kPairs);
   if (!kernel) return Declined{why};
   Bounds bounds = kernel->bounds;
   int64_t elements = 1;

@@ -7,6 +7,7 @@
 #include "schedule/gpu/gpu_rules.h"
 #include "schedule/kernel/linear_kernel.h"
 #include "schedule/kernel/loop_builder.h"
+#include "schedule/kernel/partial_results.h"
 
 namespace tessera::inline schedule {
 namespace {
@@ -24,7 +25,7 @@ int64_t threads_for(int64_t steps, int64_t most) {
 
 GpuRuleResult gpu_reduce(const TensorProgram& program, const GpuLimits& limits) {
   std::string why;
-  const auto kernel = make_linear_kernel(program, why, Results::kSeveral);
+  const auto kernel = make_linear_kernel(program, why, Results::kPairs);
   if (!kernel) return Declined{why};
   const std::vector<LinearReduction> reductions = all_reductions(*kernel);
   if (reductions.empty()) return Declined{"nothing is reduced"};
@@ -45,12 +46,9 @@ GpuRuleResult gpu_reduce(const TensorProgram& program, const GpuLimits& limits) 
   const Expr logical = kernel->padded ? kernel->inside() : Expr();
   const Expr inside = logical ? simplify(substitute(logical, at), bounds) : const_int(DType::kBool, 1);
 
-  std::vector<BufferPtr> partial;
+  const Partials partial = make_partials(reductions, "partial", {threads}, MemoryScope::kLocal);
   int64_t bytes = 0;
-  for (const LinearReduction& reduction : reductions) {
-    partial.push_back(make_buffer("partial", reduction.dtype, {threads}, MemoryScope::kLocal));
-    bytes += dtype_bytes(reduction.dtype, threads);
-  }
+  for (const LinearReduction& reduction : reductions) bytes += dtype_bytes(reduction.dtype, threads);
   if (bytes > limits.shared_bytes) return Declined{"the partial results do not fit in shared memory"};
 
   // Each thread by itself,
@@ -58,32 +56,22 @@ GpuRuleResult gpu_reduce(const TensorProgram& program, const GpuLimits& limits) 
   parts.push_back(thread_nest(
       "thread", 1, threads,
       [&](const Expr&, const Expr& thread) {
-        std::vector<BufferPtr> sums;
-        std::vector<Stmt> all, updates, stores;
-        for (const LinearReduction& reduction : reductions) {
-          sums.push_back(make_buffer("acc", reduction.dtype, {1}, MemoryScope::kRegister));
-          all.push_back(store(sums.back(), {0}, combiner_identity(reduction.combiner, reduction.dtype)));
-        }
+        const Partials sums = make_partials(reductions, "acc", {1});
+        std::vector<Stmt> all = {clear_partials(reductions, sums, {0})};
         all.push_back(serial_loop(
             "round", (steps.extent + threads - 1) / threads,
             [&](const Var& round) {
               const Expr step = round * Expr(threads) + thread;
               VarMap here = at;
               steps.values_at(step, bounds, here);
-              for (size_t r = 0; r < reductions.size(); ++r)
-                updates.push_back(
-                    store(sums[r], {0},
-                          combine(reductions[r].combiner, load(sums[r], {0}), substitute(reductions[r].value, here))));
-              const Stmt update = seq(std::move(updates));
+              const Stmt update = add_element(reductions, sums, {0}, here);
               Expr there = inside;
               if (steps.extent % threads != 0) there = logical_and(there, step < Expr(steps.extent));
               return is_true(there) ? update : if_then(there, update);
             },
             bounds));
         for (size_t r = 0; r < reductions.size(); ++r) all.push_back(store(partial[r], {thread}, load(sums[r], {0})));
-        Stmt body = seq(std::move(all));
-        for (size_t r = sums.size(); r-- > 0;) body = alloc(sums[r], std::move(body));
-        return body;
+        return alloc_all(sums, seq(std::move(all)));
       },
       bounds));
   // then pairs of them, half as many threads at each level,
@@ -91,12 +79,7 @@ GpuRuleResult gpu_reduce(const TensorProgram& program, const GpuLimits& limits) 
     parts.push_back(thread_nest(
         fmt::format("pair{}", half), 1, half,
         [&](const Expr&, const Expr& thread) {
-          std::vector<Stmt> all;
-          for (size_t r = 0; r < reductions.size(); ++r)
-            all.push_back(store(
-                partial[r], {thread},
-                combine(reductions[r].combiner, load(partial[r], {thread}), load(partial[r], {thread + Expr(half)}))));
-          return seq(std::move(all));
+          return add_partials(reductions, partial, {thread}, partial, {thread + Expr(half)});
         },
         bounds));
   // and the first one finishes.
@@ -104,13 +87,12 @@ GpuRuleResult gpu_reduce(const TensorProgram& program, const GpuLimits& limits) 
       "last", 1, 1,
       [&](const Expr&, const Expr&) {
         VarMap finish = at;
-        for (size_t r = 0; r < reductions.size(); ++r) finish[reductions[r].result_var.get()] = load(partial[r], {0});
+        finish_partials(reductions, partial, {0}, finish);
         Stmt body = with_results(*kernel, 1, [&](const StoreResults& store_at) { return store_at(finish, 0); });
         return is_true(inside) ? body : if_then(inside, body);
       },
       bounds));
-  Stmt body = seq(std::move(parts));
-  for (size_t r = partial.size(); r-- > 0;) body = alloc(partial[r], std::move(body));
+  const Stmt body = alloc_all(partial, seq(std::move(parts)));
   return gpu_program(program.name, *kernel, for_loop(block, 0, outputs.extent, ForKind::kBlockX, body));
 }
 

@@ -51,6 +51,27 @@ struct Flattener {
   }
 };
 
+bool reads_reduction(const Stage& stage, const std::vector<const Stage*>& reductions) {
+  bool reads = false;
+  walk(stage.body.value, [&](const Expr& node) {
+    if (node->kind != ExprKind::kLoad) return;
+    for (const Stage* reduction : reductions) reads = reads || node->buffer == reduction->out;
+  });
+  return reads;
+}
+
+// Makes places of 32 bits where they fit; the type in which they are reduced.
+DType narrow_place(Expr& place, Expr& none, DType dtype, const Bounds& bounds) {
+  const Interval from = bounds_of(place, bounds), beside = bounds_of(none, bounds);
+  const auto fits = [](const Interval& range) {
+    return range.lo && range.hi && *range.lo >= INT32_MIN && *range.hi <= INT32_MAX;
+  };
+  if (dtype != DType::kI64 || !fits(from) || !fits(beside)) return dtype;
+  place = cast(DType::kI32, place);
+  none = cast(DType::kI32, none);
+  return DType::kI32;
+}
+
 }  // namespace
 
 std::vector<LinearReduction> all_reductions(const LinearKernel& kernel) {
@@ -182,7 +203,8 @@ std::optional<LinearKernel> make_linear_kernel(const TensorProgram& program, std
     return map;
   };
   std::vector<Var> result_vars;  // by reduction
-  for (const Stage* reduction : reductions) {
+  for (size_t r = 0; r < reductions.size(); ++r) {
+    const Stage* reduction = reductions[r];
     Body body = program.num_results > 1 ? reduction->body : with_fresh_axes(reduction->body);
     if (kernel.reduce.empty()) kernel.reduce = body.reduce_axes;
     VarMap map = to_loops(body);
@@ -195,12 +217,28 @@ std::optional<LinearKernel> make_linear_kernel(const TensorProgram& program, std
       }
       kernel.bounds.set(axis.var, 0, *extent - 1);
     }
-    const Expr value = flattener.rewrite(substitute(body.value, map), kernel.bounds);
-    const DType dtype = reduction->out->dtype;
+    auto pair = reads_reduction(*reduction, reductions) ? place_of_extremum(reductions, r) : std::nullopt;
+    if (reads_reduction(*reduction, reductions) && (!pair || results != Results::kPairs || r == 0)) {
+      why = "a reduction reads another one";
+      return std::nullopt;
+    }
+    DType dtype = reduction->out->dtype;
+    const DType result_dtype = dtype;
+    Expr value;
+    if (pair) {
+      // Its own axes are those of the stage, and `body` may have fresh ones.
+      VarMap own = to_loops(reduction->body);
+      for (size_t i = 0; i < kernel.reduce.size(); ++i)
+        own[reduction->body.reduce_axes[i].var.get()] = kernel.reduce[i].var;
+      value = simplify(substitute(pair->place, own), kernel.bounds);
+      dtype = narrow_place(value, pair->none, dtype, kernel.bounds);
+    } else {
+      value = flattener.rewrite(substitute(body.value, map), kernel.bounds);
+    }
     result_vars.push_back(
-        make_var(result_vars.empty() ? "result" : fmt::format("result{}", result_vars.size()), dtype));
+        make_var(result_vars.empty() ? "result" : fmt::format("result{}", result_vars.size()), result_dtype));
     if (result_vars.size() > 1) {
-      kernel.more_reductions.push_back({body.combiner, value, dtype, result_vars.back()});
+      kernel.more_reductions.push_back({body.combiner, value, dtype, result_vars.back(), std::move(pair)});
       continue;
     }
     kernel.combiner = body.combiner;

@@ -9,6 +9,7 @@
 
 #include "arith/simplify.h"
 #include "loop/stmt.h"
+#include "te/extremum_place.h"
 #include "te/tensor_program.h"
 
 namespace tessera::inline schedule {
@@ -28,12 +29,15 @@ struct LinearResult {
   Expr value;
 };
 
-// A further reduction, over the same places as the first one.
+// A reduction; several go over the same places.
 struct LinearReduction {
   Combiner combiner = Combiner::kSum;
   Expr value;
-  DType dtype = DType::kF32;
-  Var result_var;  // stands for it when it is finished
+  DType dtype = DType::kF32;  // of partial results
+  Var result_var;             // stands for it when it is finished, in its own type
+  // Of the place of another one's extremum; in terms of the kernel's loops it is `value`.
+  // Types of 32 bits hold the places of most kernels, as many in a vector as there are elements.
+  std::optional<ExtremumPlace> pair = {};
 };
 
 // REQUIRES (make_linear_kernel): static shapes, reductions and epilogues, no zero-sized output.
@@ -64,10 +68,10 @@ struct LinearKernel {
   Expr inside() const;
 };
 
-enum class Results : uint8_t { kOne, kSeveral };
+// What the caller can do with: several results and reductions, or also such as are the places of others' extrema.
+enum class Results : uint8_t { kOne, kSeveral, kPairs };
 
-// Empty with a reason in `why` when the kernel does not meet the requirements, or has several results or reductions and
-// the caller can do with one only.
+// Empty with a reason in `why` when the kernel does not meet the requirements, or is not what the caller can do with.
 std::optional<LinearKernel> make_linear_kernel(const TensorProgram& program, std::string& why,
                                                Results results = Results::kOne);
 // The same of a kernel that reduces, whose output has no padding.

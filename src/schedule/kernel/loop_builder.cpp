@@ -1,5 +1,7 @@
 #include "schedule/kernel/loop_builder.h"
 
+#include "schedule/kernel/partial_results.h"
+
 namespace tessera::inline schedule {
 
 Stmt outer_nest(const std::vector<OutputLoop>& loops, int64_t enough, const std::function<Stmt(const VarMap&)>& body) {
@@ -84,26 +86,19 @@ Stmt with_results(const LinearKernel& kernel, int64_t lanes, const std::function
 
 Stmt one_element(const LinearKernel& kernel, const VarMap& at) {
   const std::vector<LinearReduction> reductions = all_reductions(kernel);
+  const Partials sums = make_partials(reductions, "acc", {1});
   VarMap finish = at;
-  std::vector<BufferPtr> accumulators;
-  std::vector<Stmt> parts, sums;
-  for (const LinearReduction& reduction : reductions) {
-    const BufferPtr acc = make_buffer("acc", reduction.dtype, {1}, MemoryScope::kRegister);
-    parts.push_back(store(acc, {0}, combiner_identity(reduction.combiner, reduction.dtype)));
-    sums.push_back(store(acc, {0}, combine(reduction.combiner, load(acc, {0}), substitute(reduction.value, at))));
-    finish[reduction.result_var.get()] = load(acc, {0});
-    accumulators.push_back(acc);
-  }
-  if (!sums.empty()) {
-    Stmt sum = seq(std::move(sums));
+  finish_partials(reductions, sums, {0}, finish);
+  std::vector<Stmt> parts;
+  if (!reductions.empty()) {
+    parts.push_back(clear_partials(reductions, sums, {0}));
+    Stmt sum = add_element(reductions, sums, {0}, at);
     for (size_t i = kernel.reduce.size(); i-- > 0;)
       sum = for_loop(kernel.reduce[i].var, 0, kernel.reduce[i].extent, ForKind::kSerial, sum);
     parts.push_back(std::move(sum));
   }
   parts.push_back(with_results(kernel, 1, [&](const StoreResults& store_at) { return store_at(finish, 0); }));
-  Stmt body = seq(std::move(parts));
-  for (size_t i = accumulators.size(); i-- > 0;) body = alloc(accumulators[i], std::move(body));
-  return body;
+  return alloc_all(sums, seq(std::move(parts)));
 }
 
 }  // namespace tessera::inline schedule

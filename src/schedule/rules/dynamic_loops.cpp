@@ -7,6 +7,7 @@
 #include "loop/fresh.h"
 #include "schedule/dynamic/dynamic_tiles.h"
 #include "schedule/kernel/loop_builder.h"
+#include "schedule/kernel/partial_results.h"
 #include "schedule/kernel/size_polynomial.h"
 #include "schedule/rules/rules.h"
 
@@ -41,9 +42,20 @@ class AnySize {
       for (size_t i = 0; i < body.axes.size(); ++i) map[body.axes[i].var.get()] = index[i];
       return map;
     };
-    for (const Stage* stage : reductions) {
+    for (size_t r = 0; r < reductions.size(); ++r) {
       // Several go over the same places.
-      const Body body = with_fresh_axes(stage->body);
+      const Stage* stage = reductions[r];
+      const auto reads = [&](const Expr& e) {
+        return std::any_of(reductions.begin(), reductions.end(),
+                           [&](const Stage* other) { return e->kind == ExprKind::kLoad && e->buffer == other->out; });
+      };
+      bool reads_another = false;
+      walk(stage->body.value, [&](const Expr& e) { reads_another = reads_another || reads(e); });
+      auto pair = reads_another ? place_of_extremum(reductions, r) : std::nullopt;
+      if (reads_another && !pair) return Declined{"a reduction reads another one"};
+      Body body = stage->body;
+      if (pair) body.value = pair->place;
+      body = with_fresh_axes(body);
       if (reduce_.empty()) {
         reduce_ = body.reduce_axes;
         for (const Axis& axis : reduce_) bound(axis);
@@ -52,8 +64,8 @@ class AnySize {
       for (size_t i = 0; i < reduce_.size(); ++i) map[body.reduce_axes[i].var.get()] = reduce_[i].var;
       const DType dtype = stage->out->dtype;
       reductions_.push_back(
-          {body.combiner, dtype, flattened(substitute(body.value, map)),
-           make_var(reductions_.empty() ? "result" : fmt::format("result{}", reductions_.size()), dtype)});
+          {body.combiner, flattened(substitute(body.value, map)), dtype,
+           make_var(reductions_.empty() ? "result" : fmt::format("result{}", reductions_.size()), dtype), pair});
     }
     bool elsewhere = false;
     for (const Stage& result : kernel_.results()) {
@@ -187,7 +199,7 @@ class AnySize {
 
   bool all_reduced_contiguous(const Var& var) const {
     return std::all_of(reductions_.begin(), reductions_.end(),
-                       [&](const Reduction& reduction) { return contiguous(reduction.value, var); });
+                       [&](const LinearReduction& reduction) { return contiguous(reduction.value, var); });
   }
   bool all_contiguous(const Var& var, bool reduces) const {
     return std::all_of(values_.begin(), values_.end(), [&](const Expr& value) { return contiguous(value, var); }) &&
@@ -263,39 +275,15 @@ class AnySize {
     return body;
   }
 
-  std::vector<BufferPtr> registers(const char* name, int64_t width) const {
-    std::vector<BufferPtr> buffers;
-    for (const Reduction& reduction : reductions_)
-      buffers.push_back(make_buffer(name, reduction.dtype, {width}, MemoryScope::kRegister));
-    return buffers;
-  }
-  static Stmt allocated(const std::vector<BufferPtr>& buffers, Stmt body) {
-    for (size_t i = buffers.size(); i-- > 0;) body = alloc(buffers[i], std::move(body));
-    return body;
-  }
-  template <typename Make>
-  Stmt for_all(const Make& make) const {
-    std::vector<Stmt> stmts;
-    for (size_t r = 0; r < reductions_.size(); ++r) stmts.push_back(make(r));
-    return seq(std::move(stmts));
-  }
-  Expr identity(size_t r) const { return combiner_identity(reductions_[r].combiner, reductions_[r].dtype); }
-  // One more term of each sum, for `place` of the registers.
-  Stmt add_terms(const std::vector<BufferPtr>& sums, const Expr& place, const VarMap& at) const {
-    return for_all([&](size_t r) {
-      return store(sums[r], {place},
-                   combine(reductions_[r].combiner, load(sums[r], {place}), substitute(reductions_[r].value, at)));
-    });
-  }
   // The results whose sums are at `place` of the registers.
-  Stmt finished(const std::vector<BufferPtr>& sums, const Expr& place, VarMap at) {
-    for (size_t r = 0; r < reductions_.size(); ++r) at[reductions_[r].result_var.get()] = load(sums[r], {place});
+  Stmt finished(const Partials& sums, const Expr& place, VarMap at) {
+    finish_partials(reductions_, sums, {place}, at);
     return element(at);
   }
 
   // `width` results along the output's innermost axis.
   Stmt lane_results(const VarMap& at, const Var& axis, const Expr& begin, int64_t width) {
-    const std::vector<BufferPtr> acc = registers("acc", width);
+    const Partials acc = make_partials(reductions_, "acc", {width});
     const auto over = [&](const std::function<Stmt(const Var&, const VarMap&)>& body) {
       return vectorized("l", width, [&](const Var& l) {
         VarMap map = at;
@@ -303,58 +291,47 @@ class AnySize {
         return body(l, map);
       });
     };
-    const Stmt clear = over([&](const Var& l, const VarMap&) {
-      return for_all([&](size_t r) { return store(acc[r], {l}, identity(r)); });
-    });
-    const Stmt sum = reduce_loops(over([&](const Var& l, const VarMap& map) { return add_terms(acc, l, map); }));
+    const Stmt clear = over([&](const Var& l, const VarMap&) { return clear_partials(reductions_, acc, {l}); });
+    const Stmt sum =
+        reduce_loops(over([&](const Var& l, const VarMap& map) { return add_element(reductions_, acc, {l}, map); }));
     const Stmt finish = over([&](const Var& l, const VarMap& map) { return finished(acc, l, map); });
-    return allocated(acc, seq({clear, sum, finish}));
+    return alloc_all(acc, seq({clear, sum, finish}));
   }
 
   Stmt one_result(const VarMap& at) {
-    const std::vector<BufferPtr> acc = registers("acc", 1);
-    const Stmt clear = for_all([&](size_t r) { return store(acc[r], {0}, identity(r)); });
+    const Partials acc = make_partials(reductions_, "acc", {1});
+    const Stmt clear = clear_partials(reductions_, acc, {0});
     const Stmt end = finished(acc, 0, at);
     // A reduced axis along which memory is contiguous, in lanes of partial results.
     size_t row = reduce_.size();
     for (size_t i = 0; i < reduce_.size(); ++i)
       if (all_reduced_contiguous(reduce_[i].var)) row = i;
-    if (row == reduce_.size()) return allocated(acc, seq({clear, reduce_loops(add_terms(acc, 0, at)), end}));
+    if (row == reduce_.size())
+      return alloc_all(acc, seq({clear, reduce_loops(add_element(reductions_, acc, {0}, at)), end}));
     const Axis& axis = reduce_[row];
     const auto width = std::max<int64_t>(4, target_.f32_lanes());
-    const std::vector<BufferPtr> partial = registers("partial", width);
+    const Partials partial = make_partials(reductions_, "partial", {width});
     const Var step = make_var("s");
     const Var single = make_var("r");
     const Expr whole = floordiv(axis.extent, width);
     const auto over = [&](const std::function<Stmt(const Var&)>& body) { return vectorized("l", width, body); };
     VarMap tail = at;
     tail[axis.var.get()] = whole * Expr(width) + single;
-    const Stmt rows =
-        seq({for_loop(step, 0, whole, ForKind::kSerial, over([&](const Var& l) {
-                        VarMap map = at;
-                        map[axis.var.get()] = step * Expr(width) + l;
-                        return add_terms(partial, l, map);
-                      })),
-             for_loop(single, 0, axis.extent - whole * Expr(width), ForKind::kSerial, add_terms(acc, 0, tail))});
-    const auto joined = [&](const Var& l) {
-      return for_all([&](size_t r) {
-        return store(acc[r], {0}, combine(reductions_[r].combiner, load(acc[r], {0}), load(partial[r], {l})));
-      });
-    };
-    const Stmt cleared =
-        over([&](const Var& l) { return for_all([&](size_t r) { return store(partial[r], {l}, identity(r)); }); });
-    return allocated(acc, allocated(partial, seq({cleared, clear, reduce_loops(rows, row), over(joined), end})));
+    const Stmt rows = seq({for_loop(step, 0, whole, ForKind::kSerial, over([&](const Var& l) {
+                                      VarMap map = at;
+                                      map[axis.var.get()] = step * Expr(width) + l;
+                                      return add_element(reductions_, partial, {l}, map);
+                                    })),
+                           for_loop(single, 0, axis.extent - whole * Expr(width), ForKind::kSerial,
+                                    add_element(reductions_, acc, {0}, tail))});
+    const Stmt cleared = over([&](const Var& l) { return clear_partials(reductions_, partial, {l}); });
+    const Stmt joined = add_lanes(reductions_, acc, {0}, partial, over);
+    return alloc_all(acc, alloc_all(partial, seq({cleared, clear, reduce_loops(rows, row), joined, end})));
   }
 
   // Result number `i`.
   const BufferPtr& out(size_t i) const { return result_.program.params[kernel_.params.size() + i]; }
 
-  struct Reduction {
-    Combiner combiner = Combiner::kNone;
-    DType dtype = DType::kF32;
-    Expr value;
-    Var result_var;  // in results: what was reduced
-  };
   struct Memory {
     BufferPtr flat;
     Layout layout;
@@ -370,7 +347,7 @@ class AnySize {
   Bounds bounds_;
   Expr out_index_;
   std::vector<Expr> values_;  // of the results
-  std::vector<Reduction> reductions_;
+  Reductions reductions_;
   std::vector<Axis> reduce_;
 };
 

@@ -3,6 +3,7 @@
 
 #include "schedule/kernel/linear_kernel.h"
 #include "schedule/kernel/loop_builder.h"
+#include "schedule/kernel/partial_results.h"
 #include "schedule/rules/rules.h"
 
 // Sums over everything but the contiguous axis: each lane has an output of its own, and several reductions of the same
@@ -55,7 +56,7 @@ bool reads_lanes(const LinearKernel& kernel) {
 RuleResult lane_reduce(const TensorProgram& program, const Target& target, Knobs& knobs) {
   if (program.is_single()) return Declined{"register tiles are better for one reduction and one result"};
   std::string why;
-  auto made = make_flat_reduction(program, why, Results::kSeveral);
+  auto made = make_flat_reduction(program, why, Results::kPairs);
   if (!made) return Declined{why};
   LinearKernel& kernel = *made;
   if (kernel.loops.empty()) return Declined{"there is one output"};
@@ -73,59 +74,47 @@ RuleResult lane_reduce(const TensorProgram& program, const Target& target, Knobs
 
   // `lanes` outputs from `begin` on.
   const auto outputs = [&](const VarMap& outer, const Expr& begin, int64_t lanes) {
-    std::vector<BufferPtr> accumulators;
-    for (const LinearReduction& reduction : reductions)
-      accumulators.push_back(make_buffer("partial", reduction.dtype, {partials, lanes}, MemoryScope::kRegister));
-    const auto each_lane = [&](const std::function<Stmt(size_t, const Var&, const VarMap&)>& make) {
+    const Partials sums = make_partials(reductions, "partial", {partials, lanes});
+    const auto each_lane = [&](const std::function<Stmt(const Var&, VarMap)>& make) {
       return vectorized("l", lanes, [&](const Var& lane) {
         VarMap at = outer;
         at[last.var.get()] = begin + lane;
-        std::vector<Stmt> stmts;
-        for (size_t i = 0; i < reductions.size(); ++i) stmts.push_back(make(i, lane, at));
-        return seq(std::move(stmts));
+        return make(lane, std::move(at));
       });
     };
     const auto update = [&](int64_t partial, const Expr& place) {
-      return each_lane([&](size_t i, const Var& lane, VarMap at) {
+      return each_lane([&](const Var& lane, VarMap at) {
         at[along.var.get()] = place;
-        const Expr sum = load(accumulators[i], {Expr(partial), lane});
-        return store(accumulators[i], {Expr(partial), lane},
-                     combine(reductions[i].combiner, sum, substitute(reductions[i].value, at)));
+        return add_element(reductions, sums, {Expr(partial), lane}, at);
       });
     };
     std::vector<Stmt> parts;
     for (int64_t p = 0; p < partials; ++p)
-      parts.push_back(each_lane([&](size_t i, const Var& lane, const VarMap&) {
-        return store(accumulators[i], {Expr(p), lane}, combiner_identity(reductions[i].combiner, reductions[i].dtype));
-      }));
+      parts.push_back(
+          each_lane([&](const Var& lane, const VarMap&) { return clear_partials(reductions, sums, {Expr(p), lane}); }));
     const Var step = make_var("r");
     std::vector<Stmt> steps, rest;
     for (int64_t p = 0; p < partials; ++p) steps.push_back(update(p, step * Expr(partials) + Expr(p)));
     rest.push_back(for_loop(step, 0, extent / partials, ForKind::kSerial, seq(std::move(steps))));
     for (int64_t p = extent / partials * partials; p < extent; ++p) rest.push_back(update(p % partials, p));
-    Stmt sums = seq(std::move(rest));
+    Stmt all = seq(std::move(rest));
     for (size_t i = kernel.reduce.size() - 1; i-- > 0;)
-      sums = for_loop(kernel.reduce[i].var, 0, kernel.reduce[i].extent, ForKind::kSerial, sums);
-    parts.push_back(std::move(sums));
+      all = for_loop(kernel.reduce[i].var, 0, kernel.reduce[i].extent, ForKind::kSerial, all);
+    parts.push_back(std::move(all));
     for (int64_t half = partials / 2; half > 0; half /= 2)
       for (int64_t p = 0; p < half; ++p)
-        parts.push_back(each_lane([&](size_t i, const Var& lane, const VarMap&) {
-          return store(accumulators[i], {Expr(p), lane},
-                       combine(reductions[i].combiner, load(accumulators[i], {Expr(p), lane}),
-                               load(accumulators[i], {Expr(p + half), lane})));
+        parts.push_back(each_lane([&](const Var& lane, const VarMap&) {
+          return add_partials(reductions, sums, {Expr(p), lane}, sums, {Expr(p + half), lane});
         }));
     parts.push_back(with_results(kernel, lanes, [&](const StoreResults& store_at) {
       return vectorized("l", lanes, [&](const Var& lane) {
         VarMap at = outer;
         at[last.var.get()] = begin + lane;
-        for (size_t i = 0; i < reductions.size(); ++i)
-          at[reductions[i].result_var.get()] = load(accumulators[i], {Expr(0), lane});
+        finish_partials(reductions, sums, {Expr(0), lane}, at);
         return store_at(at, lane);
       });
     }));
-    Stmt body = seq(std::move(parts));
-    for (size_t i = accumulators.size(); i-- > 0;) body = alloc(accumulators[i], std::move(body));
-    return body;
+    return alloc_all(sums, seq(std::move(parts)));
   };
 
   ScheduledKernel result;

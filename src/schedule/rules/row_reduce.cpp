@@ -2,6 +2,7 @@
 
 #include "schedule/kernel/linear_kernel.h"
 #include "schedule/kernel/loop_builder.h"
+#include "schedule/kernel/partial_results.h"
 #include "schedule/rules/rules.h"
 #include "support/error.h"
 
@@ -20,17 +21,11 @@ struct Part {
   Expr begin, count;
 };
 
-Stmt for_all(const std::vector<LinearReduction>& reductions, const std::function<Stmt(size_t)>& make) {
-  std::vector<Stmt> stmts;
-  for (size_t i = 0; i < reductions.size(); ++i) stmts.push_back(make(i));
-  return seq(std::move(stmts));
-}
-
 }  // namespace
 
 RuleResult row_reduce(const TensorProgram& program, const Target& target, Knobs& knobs) {
   std::string why;
-  auto made = make_flat_reduction(program, why, Results::kSeveral);
+  auto made = make_flat_reduction(program, why, Results::kPairs);
   if (!made) return Declined{why};
   LinearKernel& kernel = *made;
   split_blocked_reductions(kernel);
@@ -48,14 +43,8 @@ RuleResult row_reduce(const TensorProgram& program, const Target& target, Knobs&
   const int64_t vectors = knobs.choose("vectors", {1, 2, 4, 8}, extent >= 2 * kVectors * vector ? kVectors : 1);
   const int64_t parallel = knobs.choose("parallel", kParallelChoices, 256);
   const int64_t lanes = std::min(extent, vectors * vector);
-  std::vector<BufferPtr> partials, totals;
-  for (const LinearReduction& reduction : reductions) {
-    partials.push_back(make_buffer("partial", reduction.dtype, {lanes}, MemoryScope::kRegister));
-    totals.push_back(make_buffer("total", reduction.dtype, {1}, MemoryScope::kRegister));
-  }
-
-  const auto identity = [&](size_t i) { return combiner_identity(reductions[i].combiner, reductions[i].dtype); };
-  const auto combined = [&](size_t i, const Expr& a, const Expr& b) { return combine(reductions[i].combiner, a, b); };
+  const Partials partials = make_partials(reductions, "partial", {lanes});
+  const Partials totals = make_partials(reductions, "total", {1});
 
   // The totals of one row, or of a part of it.
   const auto sweep = [&](const VarMap& at, const Part* part) {
@@ -63,9 +52,7 @@ RuleResult row_reduce(const TensorProgram& program, const Target& target, Knobs&
       return vectorized("l", count, [&](const Var& l) {
         VarMap map = at;
         map[row.var.get()] = start + l;
-        return for_all(reductions, [&](size_t i) {
-          return store(partials[i], {l}, combined(i, load(partials[i], {l}), substitute(reductions[i].value, map)));
-        });
+        return add_element(reductions, partials, {l}, map);
       });
     };
     const bool cuts_row = part && static_cast<int>(part->axis) == axis;
@@ -85,20 +72,13 @@ RuleResult row_reduce(const TensorProgram& program, const Target& target, Knobs&
       rows = for_loop(outer.var, is_cut ? part->begin : Expr(0), is_cut ? part->count : outer.extent, ForKind::kSerial,
                       rows);
     }
-    return seq({vectorized("l", lanes,
-                           [&](const Var& l) {
-                             return for_all(reductions, [&](size_t i) { return store(partials[i], {l}, identity(i)); });
-                           }),
-                rows, for_all(reductions, [&](size_t i) { return store(totals[i], {0}, identity(i)); }),
-                vectorized("l", lanes, [&](const Var& l) {
-                  return for_all(reductions, [&](size_t i) {
-                    return store(totals[i], {0}, combined(i, load(totals[i], {0}), load(partials[i], {l})));
-                  });
-                })});
+    const auto over_lanes = [&](const std::function<Stmt(const Var&)>& body) { return vectorized("l", lanes, body); };
+    return seq({over_lanes([&](const Var& l) { return clear_partials(reductions, partials, {l}); }), rows,
+                clear_partials(reductions, totals, {0}), add_lanes(reductions, totals, {0}, partials, over_lanes)});
   };
-  const auto finished = [&](const VarMap& at, const std::vector<BufferPtr>& sums) {
+  const auto finished = [&](const VarMap& at, const Partials& sums) {
     VarMap map = at;
-    for (size_t i = 0; i < reductions.size(); ++i) map[reductions[i].result_var.get()] = load(sums[i], {0});
+    finish_partials(reductions, sums, {0}, map);
     return with_results(kernel, 1, [&](const StoreResults& store_at) { return store_at(map, 0); });
   };
   const auto in_registers = [&](Stmt body) {
@@ -121,30 +101,20 @@ RuleResult row_reduce(const TensorProgram& program, const Target& target, Knobs&
   }
   const bool in_parts = sums <= kFewSums && terms >= kManyTerms && iterations(cut) >= kParts;
   const auto row_of_parts = [&](const VarMap& at) {
-    std::vector<BufferPtr> parts, sums_of_parts;
-    for (const LinearReduction& reduction : reductions) {
-      parts.push_back(make_buffer("parts", reduction.dtype, {kParts}, MemoryScope::kLocal));
-      sums_of_parts.push_back(make_buffer("all", reduction.dtype, {1}, MemoryScope::kRegister));
-    }
+    const Partials parts = make_partials(reductions, "parts", {kParts}, MemoryScope::kLocal);
+    const Partials all_parts = make_partials(reductions, "all", {1});
     const Var p = make_var("p"), q = make_var("p");
     const int64_t all = iterations(cut), most = (all + kParts - 1) / kParts;
     const Expr begin = min(p * Expr(most), Expr(all));
     const Part part{cut, begin, min(Expr(most), Expr(all) - begin)};
-    const Stmt one = in_registers(seq(
-        {sweep(at, &part), for_all(reductions, [&](size_t i) { return store(parts[i], {p}, load(totals[i], {0})); })}));
-    const auto into = [&](size_t i) { return sums_of_parts[i]; };
-    Stmt last =
-        seq({for_all(reductions, [&](size_t i) { return store(into(i), {0}, identity(i)); }),
-             for_loop(q, 0, kParts, ForKind::kSerial,
-                      for_all(reductions,
-                              [&](size_t i) {
-                                return store(into(i), {0}, combined(i, load(into(i), {0}), load(parts[i], {q})));
-                              })),
-             finished(at, sums_of_parts)});
-    for (const BufferPtr& sum : sums_of_parts) last = alloc(sum, std::move(last));
-    Stmt body = seq({for_loop(p, 0, kParts, ForKind::kParallel, one), last});
-    for (const BufferPtr& buffer : parts) body = alloc(buffer, std::move(body));
-    return body;
+    std::vector<Stmt> kept = {sweep(at, &part)};
+    for (size_t i = 0; i < parts.size(); ++i) kept.push_back(store(parts[i], {p}, load(totals[i], {0})));
+    const Stmt one = in_registers(seq(std::move(kept)));
+    const Stmt last = alloc_all(
+        all_parts, seq({clear_partials(reductions, all_parts, {0}),
+                        for_loop(q, 0, kParts, ForKind::kSerial, add_partials(reductions, all_parts, {0}, parts, {q})),
+                        finished(at, all_parts)}));
+    return alloc_all(parts, seq({for_loop(p, 0, kParts, ForKind::kParallel, one), last}));
   };
   ScheduledKernel result;
   result.program.name = program.name;

@@ -6,7 +6,7 @@ namespace tessera::inline schedule {
 
 RuleResult scalar_loops(const TensorProgram& program, const Target& target, Knobs&) {
   std::string why;
-  auto made = make_linear_kernel(program, why, Results::kSeveral);
+  auto made = make_linear_kernel(program, why, Results::kPairs);
   if (!made) return Declined{why};
   const LinearKernel& kernel = *made;
   const Expr guard = kernel.padded ? kernel.inside() : Expr();

@@ -68,13 +68,17 @@ void import_arg_reduce(NodeContext& c) {
   const ValueId x = c.in(0);
   const Shape shape = c.shape(x);
   const int axis = c.axis(c.attrs.get_int("axis", 0), c.rank(x));
-  const bool keepdims = c.attrs.get_int("keepdims", 1) != 0;
+  const bool keeps = c.attrs.get_int("keepdims", 1) != 0;
   const bool last = c.attrs.get_int("select_last_index", 0) != 0;
   const ValueId extremum = c.reduce(c.primitive(), x, {axis}, true);
   const ValueId places = c.iota(shape, axis);
   const ValueId outside = c.integer(last ? Expr(-1) : shape[static_cast<size_t>(axis)]);
   const ValueId candidates = c.op("select", {c.op("eq", {x, extremum}), places, outside});
-  c.out(0, c.reduce(last ? "max" : "min", candidates, {axis}, keepdims));
+  // Of the extremum's own shape, so that both are one kernel.
+  const ValueId place = c.reduce(last ? "max" : "min", candidates, {axis}, true);
+  Shape without = shape;
+  without.erase(without.begin() + axis);
+  c.out(0, keeps ? place : c.reshape(place, without));
 }
 
 }  // namespace

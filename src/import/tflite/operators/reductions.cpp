@@ -94,7 +94,11 @@ void import_arg(OperatorContext& c) {
   const ValueId extremum = c.reduce(c.code() == tflite::BuiltinOperator::ARG_MAX ? "max" : "min", x, {axis}, true);
   const ValueId places = c.iota(dims, axis);
   const ValueId found = c.op("select", {c.op("eq", {x, extremum}), places, c.integer(dims[static_cast<size_t>(axis)])});
-  c.out(0, c.cast(c.reduce("min", found, {axis}, false), c.output(0).dtype));
+  // Of the extremum's own shape, so that both are one kernel.
+  const ValueId place = c.reduce("min", found, {axis}, true);
+  Ints without = dims;
+  without.erase(without.begin() + axis);
+  c.out(0, c.cast(c.reshape(place, without), c.output(0).dtype));
 }
 
 // Of bytes: exponentials out of a table, in floats.
