@@ -43,6 +43,7 @@ typedef struct tsr_device_functions {
   void (*close_queue)(void* queue); /* when all is done */
   int32_t (*start)(void* queue, void* operation, void* const* args, uint32_t num_args, const int64_t* sizes,
                    uint32_t num_sizes);
+  /* To the device, of kinds whose devices read one another's memory, from another one's as well as from the host's. */
   int32_t (*copy)(void* queue, void* device_memory, void* host_memory, uint64_t bytes, int32_t to_device);
   int32_t (*mark)(void* queue, uint32_t token);
   int32_t (*wait)(void* queue, uint32_t token, char* message);

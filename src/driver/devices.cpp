@@ -6,6 +6,7 @@
 #include <array>
 #include <map>
 #include <optional>
+#include <set>
 #include <utility>
 
 #include <fmt/format.h>
@@ -55,7 +56,8 @@ constexpr GpuLimits kGpuLimits = {};
 constexpr GpuLimits kCudaLimits = {.shared_bytes = 48 << 10, .wanted_threads = 48 << 10, .warp_products = true, .multiprocessors = 132, .sums_of_thread = 8};
 
 const std::array kBackEnds = {
-    DeviceBackEnd{"null", "No device: other memory and a queue in the host's own process, for tests", generate_null},
+    DeviceBackEnd{"null", "No device: other memory and a queue in the host's own process, for tests", generate_null,
+                  nullptr, nullptr, false, true},
     DeviceBackEnd{"opencl", "A device that OpenCL 1.2 reaches: a GPU, or the CPU by PoCL", generate_opencl, &kGpuLimits,
                   &opencl_c()},
     DeviceBackEnd{"cuda", "A GPU of NVIDIA's, by its driver", generate_cuda, &kCudaLimits, &cuda_cpp()},
@@ -71,8 +73,19 @@ const DeviceBackEnd* find_back_end(std::string_view kind) {
 }
 
 struct Placement {
-  std::string pattern, kind;
+  std::string pattern, kind,
+      device;  // "null", "null:1"; the kind is what is there as a whole where there is no such kind
 };
+
+// "null:1" without the number, where there may be several.
+std::string kind_of_device(const std::string& device) {
+  const size_t colon = device.find(':');
+  if (colon == std::string::npos) return device;
+  const std::string kind = device.substr(0, colon), number = device.substr(colon + 1);
+  const DeviceBackEnd* back_end = find_back_end(kind);
+  const bool is_number = number.size() == 1 && number[0] >= '1' && number[0] <= '9';
+  return back_end && back_end->has_several && is_number ? kind : device;
+}
 
 Placement parse_place(const std::string& text) {
   const size_t at = text.rfind('=');
@@ -82,7 +95,8 @@ Placement parse_place(const std::string& text) {
                      .node = {},
                      .legal = "PATTERN=DEVICE, such as '*=null' or 'Conv_*=null'",
                      .hint = {}});
-  return {text.substr(0, at), text.substr(at + 1)};
+  const std::string device = text.substr(at + 1);
+  return {text.substr(0, at), kind_of_device(device), device};
 }
 
 // Whether the kernel cannot be computed by one rank alone.
@@ -191,14 +205,16 @@ void place_calls(Program& program, const CompileOptions& options, Remarks* remar
   std::vector<Placement> placements;
   std::vector<ProgramDevice> devices;
   std::map<std::string, int32_t> numbers = {{"cpu", 0}};
-  const auto number_of = [&](const std::string& kind) {
-    const auto [known, is_new] = numbers.try_emplace(kind, static_cast<int32_t>(devices.size()) + 1);
-    if (is_new) devices.push_back({kind, kind});
+  const auto number_of = [&](const std::string& device, const std::string& kind) {
+    const auto [known, is_new] = numbers.try_emplace(device, static_cast<int32_t>(devices.size()) + 1);
+    std::string name = device;
+    std::erase(name, ':');
+    if (is_new) devices.push_back({name, kind});
     return known->second;
   };
   for (const std::string& text : places_of(options)) {
     placements.push_back(parse_place(text));
-    number_of(placements.back().kind);
+    number_of(placements.back().device, placements.back().kind);
   }
   std::vector<std::optional<std::string>> declined(program.kernels.size());  // by kernel, of those that were asked
   const auto is_declined = [&](const DeviceBackEnd& back_end, size_t kernel) {
@@ -218,13 +234,13 @@ void place_calls(Program& program, const CompileOptions& options, Remarks* remar
       if (is_communicator && has_open_sizes(kernel))
         refuse_places("has a collective whose sizes are open", "communicators run");
       used[i] = true;
-      if (!back_end || !is_declined(*back_end, number)) return numbers.at(placements[i].kind);
+      if (!back_end || !is_declined(*back_end, number)) return numbers.at(placements[i].device);
       if (remarks) remarks->refused(std::string(kPlaceCalls), call.loc, *declined[number], std::string(back_end->kind));
       return 0;
     }
     if (!joins_ranks(kernel)) return 0;
     if (has_open_sizes(kernel)) refuse_places("has a collective whose sizes are open", "communicators run");
-    return number_of(kDefaultCommunicator);
+    return number_of(kDefaultCommunicator, kDefaultCommunicator);
   };
   // All devices must be known, and each call is remarked upon once.
   bool any = false;
@@ -232,7 +248,10 @@ void place_calls(Program& program, const CompileOptions& options, Remarks* remar
   remarks = nullptr;
   if (any) {
     overlap_calls(program, device_of);
-    assign_devices(program, devices, device_of);
+    std::set<std::string> direct;
+    for (const DeviceBackEnd& back_end : kBackEnds)
+      if (back_end.has_several) direct.emplace(back_end.kind);
+    assign_devices(program, devices, device_of, direct);
   }
   used.resize(options.places.size());  // a target has no pattern that could be mistaken
   const auto unused = std::find(used.begin(), used.end(), false);

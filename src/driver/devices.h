@@ -29,6 +29,8 @@ struct DeviceBackEnd {
   const GpuLimits* gpu = nullptr;
   const Dialect* language = nullptr;
   bool is_communicator = false;  // its kernels are collectives, and nothing else
+  // A program may have several, "KIND:1" and so on, which read one another's memory.
+  bool has_several = false;
 };
 std::span<const DeviceBackEnd> device_back_ends();
 

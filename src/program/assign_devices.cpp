@@ -17,7 +17,9 @@ constexpr int32_t kShared = -1;  // of buffers: used by more than one device
 
 class Assigner {
  public:
-  Assigner(Program& program, const std::function<int32_t(const KernelCall&)>& device_of) : program_(program) {
+  Assigner(Program& program, const std::function<int32_t(const KernelCall&)>& device_of,
+           const std::set<std::string>& direct)
+      : program_(program), direct_(direct) {
     for (const KernelCall& call : program.calls) {
       device_of_call_.push_back(device_of(call));
       check(device_of_call_.back() >= 0 && static_cast<size_t>(device_of_call_.back()) <= program.devices.size(),
@@ -30,6 +32,7 @@ class Assigner {
     StepBlock old_steps = steps_of(program_);
     old_calls_ = std::exchange(program_.calls, {});
     program_.steps = block(old_steps);
+    drop_copies_that_nobody_reads();
     const auto only_calls = [](const ProgramStep& step) { return step.kind == StepKind::kCalls; };
     if (std::all_of(program_.steps.begin(), program_.steps.end(), only_calls)) program_.steps.clear();
   }
@@ -129,7 +132,7 @@ class Assigner {
       if (i >= first_output) {
         written.emplace_back(there, here);
       } else if (valid_.insert(there).second) {
-        queue.push_back(copy_step(there, here, moved.loc));
+        queue.push_back(copy_step(there, nearest(here, device, pending), moved.loc));
         own.reads.insert(storage_buffer(program_, here));
       }
     }
@@ -168,6 +171,49 @@ class Assigner {
 
   void wait_for_all(StepBlock& result, std::vector<Pending>& pending) {
     while (!pending.empty()) wait(result, pending, 0);
+  }
+
+  const std::string& kind_of(int32_t device) const { return program_.devices[static_cast<size_t>(device) - 1].kind; }
+
+  // Where a device copies the host's buffer from: from another one's, if that holds the same and its queue has nothing
+  // to do with the buffer any more. Whoever changes it waits for this device like for one that reads the host's.
+  BufferId nearest(BufferId here, int32_t device, const std::vector<Pending>& pending) const {
+    if (!direct_.contains(kind_of(device))) return here;
+    const BufferId storage = storage_buffer(program_, here);
+    for (const auto& [key, there] : there_) {
+      const int32_t other = key.second;
+      if (key.first != here || other == device || kind_of(other) != kind_of(device) || !valid_.contains(there))
+        continue;
+      const bool busy = std::any_of(pending.begin(), pending.end(), [&](const Pending& p) {
+        return p.device == other && (p.reads.contains(storage) || p.writes.contains(storage));
+      });
+      if (!busy) return there;
+    }
+    return here;
+  }
+
+  // Those to buffers of the host that only devices read, from one another.
+  void drop_copies_that_nobody_reads() {
+    if (direct_.empty()) return;
+    std::set<BufferId> read;  // storages
+    for (const KernelCall& call : program_.calls)
+      for (const BufferId id : call.args)
+        if (at(id).device == 0) read.insert(storage_buffer(program_, id));
+    for (const ProgramState& state : program_.states)
+      if (state.initial >= 0) read.insert(storage_buffer(program_, state.initial));
+    for_each_step(program_.steps, [&](const ProgramStep& step) {
+      for_each_step_buffer(step, [&](BufferId id) {
+        if (step.kind != StepKind::kCopy || id == step.from) read.insert(storage_buffer(program_, id));
+      });
+    });
+    for_each_step(program_.steps, [&](ProgramStep& step) {
+      if (step.kind != StepKind::kStart) return;
+      std::erase_if(step.blocks[0], [&](const ProgramStep& one) {
+        if (one.kind != StepKind::kCopy || at(one.to).device != 0) return false;
+        const BufferId storage = storage_buffer(program_, one.to);
+        return at(storage).kind == BufferKind::kArena && !read.contains(storage);
+      });
+    });
   }
 
   // What devices have of a storage of the host is no longer what is there, apart from `except`.
@@ -213,6 +259,7 @@ class Assigner {
   }
 
   Program& program_;
+  const std::set<std::string>& direct_;
   std::vector<KernelCall> old_calls_;
   std::vector<int32_t> device_of_call_;
   std::map<std::pair<BufferId, int32_t>, BufferId> there_;
@@ -224,11 +271,12 @@ class Assigner {
 }  // namespace
 
 void assign_devices(Program& program, const std::vector<ProgramDevice>& devices,
-                    const std::function<int32_t(const KernelCall& call)>& device_of) {
+                    const std::function<int32_t(const KernelCall& call)>& device_of,
+                    const std::set<std::string>& direct) {
   check(program.devices.empty() && !program.flow, "devices are given to a program that has them, or that has pieces");
   if (devices.empty()) return;
   program.devices = devices;
-  Assigner(program, device_of).run();
+  Assigner(program, device_of, direct).run();
   drop_uncalled_kernels(program);
 }
 

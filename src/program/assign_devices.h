@@ -6,6 +6,9 @@
 // start reads or writes, at the end of a block of steps at the latest, so that host and device work at the same time
 // where they can.
 //
+// Devices of a kind in `direct` read each other's memory: what one has computed, or still has, another one copies from
+// there, and what the host does not read is not copied back to it.
+//
 // before:  call @a(%x, %m)                 after:  start 0 on dev { copy %x.dev = %x; call @a.dev(%x.dev, %m)
 //          call @b(%m, %y)                                          call @b.dev(%m, %y.dev); copy %y = %y.dev }
 //          call @c(%x, %z)                         call @c(%x, %z)
@@ -14,6 +17,8 @@
 
 #include <cstdint>
 #include <functional>
+#include <set>
+#include <string>
 #include <vector>
 
 #include "program/program.h"
@@ -23,6 +28,7 @@ namespace tessera::inline program {
 // `device_of`: 0, or 1 + a number in `devices`, for each call. REQUIRES: a verified program without devices, without a
 // flow and not planned; kernels may be scheduled or not.
 void assign_devices(Program& program, const std::vector<ProgramDevice>& devices,
-                    const std::function<int32_t(const KernelCall& call)>& device_of);
+                    const std::function<int32_t(const KernelCall& call)>& device_of,
+                    const std::set<std::string>& direct = {});
 
 }  // namespace tessera::inline program

@@ -25,10 +25,10 @@
 // Devices: device 0 is the host; each other one has memory of its own, which only its kernels and copies touch, and a
 // queue, which does what it is given in order. A kernel runs on its device, and all its buffers lie there. A *start*
 // gives its block, calls and copies, to the queue of its device and ends at once. A *copy* writes the contents of one
-// buffer to another one of the same type; one of the two lies on the device of the start around it, the other one on
-// the host. A *wait* ends when its start's block is done; it stands behind the start, in the same block of steps. From
-// a start to its wait, the host buffers that the block writes are not touched, and those that it reads are not written,
-// but by later starts of the same device. Branches, loops and binds read buffers of the host.
+// buffer to another one of the same type; one lies on the device of the start around it, the other on the host, or, to
+// be read, on a device of the same kind. A *wait* ends when its start's block is done; it stands behind the start, in
+// the same block. From a start to its wait, buffers elsewhere that it writes are not touched, and those that it reads
+// are not written, but by later starts of the same device. Branches, loops and binds read buffers of the host.
 //
 // A step that fails ends the run: what the outputs hold is unspecified then.
 //

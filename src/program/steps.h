@@ -116,7 +116,7 @@ void for_each_access(const Program& program, const Timeline& time, const Visit& 
       case Moment::kWait:
         for (const ProgramStep& copy : moment.step->blocks.at(0)) {
           if (copy.kind != StepKind::kCopy) continue;
-          const bool reads = program.buffers[static_cast<size_t>(copy.from)].device == 0;
+          const bool reads = program.buffers[static_cast<size_t>(copy.from)].device != moment.step->device;
           visit(reads ? copy.from : copy.to, at, moment.loop, reads ? AccessKind::kRead : AccessKind::kWrite);
         }
         break;

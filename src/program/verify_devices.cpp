@@ -53,7 +53,7 @@ class DeviceVerifier {
   // A start that nobody has waited for.
   struct Pending {
     const ProgramStep* step = nullptr;
-    std::vector<Access> accesses;  // of host buffers
+    std::vector<Access> accesses;
   };
 
   const ProgramBuffer& at(BufferId id) const { return program_.buffers[static_cast<size_t>(id)]; }
@@ -64,6 +64,7 @@ class DeviceVerifier {
            : known(device) ? program_.devices[static_cast<size_t>(device) - 1].name
                            : "nothing";
   }
+  const std::string& kind(int32_t device) const { return program_.devices[static_cast<size_t>(device) - 1].kind; }
   static std::string where(const ProgramStep& step) {
     const char* kind = step.kind == StepKind::kStart ? "start" : step.kind == StepKind::kWait ? "wait" : "copy";
     return step.token < 0 ? std::string(kind) : fmt::format("{} {}", kind, step.token);
@@ -134,7 +135,9 @@ class DeviceVerifier {
     const std::string what = fmt::format("the copy {} = {}", to.name, from.name);
     const bool brings = from.device == 0 && to.device == start.device;
     const bool fetches = from.device == start.device && to.device == 0;
-    if (!brings && !fetches)
+    const bool is_direct = from.device != 0 && from.device != start.device && to.device == start.device &&
+                           known(from.device) && kind(from.device) == kind(start.device);
+    if (!brings && !fetches && !is_direct)
       report_(where(start), fmt::format("{} is from {} to {}", what, name(from.device), name(to.device)));
     if (!(from.type == to.type) || from.bytes != to.bytes)
       report_(where(start), fmt::format("{} is of {} to {}", what, from.type.to_string(), to.type.to_string()));
@@ -175,24 +178,21 @@ class DeviceVerifier {
     return {{r.device, space, first, first + at(id).bytes + travel_in_root(program_, id)}, writes, at(id).name};
   }
 
-  // Of a start: what its copies touch on the host. Of other steps: everything, with that of their blocks.
+  // Of a step and its blocks, in all memories.
   std::vector<Access> accesses_of(const ProgramStep& step) const {
     std::vector<Access> result;
-    const bool is_start = step.kind == StepKind::kStart;
     const auto visit = [&](const ProgramStep& one) {
       if (one.kind == StepKind::kCopy) {
         for (const BufferId id : {one.from, one.to})
-          if (id >= 0 && at(id).device == 0) result.push_back(access(id, id == one.to));
+          if (id >= 0) result.push_back(access(id, id == one.to));
       } else {
         for_each_step_buffer(one, [&](BufferId id) { result.push_back(access(id, false)); });
         for (const CarriedValue& carried : one.carried)
           for (const BufferId id : {carried.current, carried.next}) result.push_back(access(id, true));
       }
-      if (is_start) return;
       for (size_t i = one.first_call; i < one.first_call + one.num_calls; ++i) {
         const KernelCall& call = program_.calls[i];
         const Kernel& kernel = program_.kernels[static_cast<size_t>(call.kernel)];
-        if (kernel.device != 0) continue;
         for (size_t a = 0; a < call.args.size(); ++a)
           result.push_back(
               access(call.args[a], a + static_cast<size_t>(kernel.program.num_outputs) >= call.args.size()));

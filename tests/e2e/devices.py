@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
-"""Networks of the suite in two places: all kernels, or about half of them, on the null device, and the rest on the CPU.
+"""Networks of the suite in two places: all kernels, or about half of them, on the null device, and the rest on the CPU or
+a second such device.
 
     devices.py TESSERA [--full]
 
@@ -19,6 +20,7 @@ from suite_models import QUICK
 SHARE = 3
 PLACES = [("all on the device", ["*=null"]),
           ("half on the device", ["*[02468]=null", "*[02468]/[A-Z]*=null", "*[02468]/squeeze/*=null"]),
+          ("half on another device", ["*[02468]=null:1", "*[02468]/[A-Z]*=null:1", "*[02468]/squeeze/*=null:1", "*=null"]),
           ("convolutions and products on the host", ["*onv*=cpu", "*[mM]at[mM]ul*=cpu", "*=null"])]
 
 

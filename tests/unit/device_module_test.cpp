@@ -66,8 +66,9 @@ Program on_devices(const Program& program, uint64_t seed) {
   std::vector<ProgramDevice> devices = {{"first", "null"}};
   if (seed % 3 == 0) devices.push_back({"second", "null"});
   std::mt19937_64 random(seed);
-  assign_devices(result, devices,
-                 [&](const KernelCall&) { return static_cast<int32_t>(random() % (devices.size() + 1)); });
+  assign_devices(
+      result, devices, [&](const KernelCall&) { return static_cast<int32_t>(random() % (devices.size() + 1)); },
+      seed % 2 == 0 ? std::set<std::string>{"null"} : std::set<std::string>{});
   return result;
 }
 

@@ -211,7 +211,7 @@ TEST(OverlapCalls, OrderLeavesWhatProgramsCompute) {
 }
 
 TEST(RandomDevices, MovingCallsLeavesWhatTheyCompute) {
-  int starts = 0, copies = 0, moved = 0, overlapped = 0;
+  int starts = 0, copies = 0, moved = 0, overlapped = 0, direct = 0;
   for (uint64_t seed = 1; seed <= 40; ++seed) {
     const Program before = random_steps(seed);
     const std::vector<Tensor> inputs = random_step_inputs(before, seed);
@@ -220,7 +220,9 @@ TEST(RandomDevices, MovingCallsLeavesWhatTheyCompute) {
     const int32_t devices = 1 + static_cast<int32_t>(seed % 2);
     std::vector<ProgramDevice> list;
     for (int32_t d = 0; d < devices; ++d) list.push_back({fmt::format("dev{}", d), "null"});
-    assign_devices(program, list, at_random(seed, devices));
+    // Every other program of two devices has such that read each other's memory.
+    assign_devices(program, list, at_random(seed, devices),
+                   seed % 4 == 1 ? std::set<std::string>{"null"} : std::set<std::string>{});
     expect_computes(program, inputs, expected);
     ASSERT_EQ(print(parse_program(print(program))), print(program));
     Program planned = program;
@@ -237,6 +239,10 @@ TEST(RandomDevices, MovingCallsLeavesWhatTheyCompute) {
     for_each_step(planned.steps, [&](const ProgramStep& step) {
       starts += step.kind == StepKind::kStart ? 1 : 0;
       copies += step.kind == StepKind::kCopy ? 1 : 0;
+      direct += step.kind == StepKind::kCopy && planned.buffers[static_cast<size_t>(step.from)].device > 0 &&
+                        planned.buffers[static_cast<size_t>(step.to)].device > 0
+                    ? 1
+                    : 0;
       if (step.kind == StepKind::kStart || step.kind == StepKind::kWait) pending = step.kind == StepKind::kStart;
       if (step.kind == StepKind::kCalls && pending && step.num_calls > 0 &&
           planned.kernels[static_cast<size_t>(planned.calls[step.first_call].kernel)].device == 0)
@@ -245,10 +251,12 @@ TEST(RandomDevices, MovingCallsLeavesWhatTheyCompute) {
     for (const ProgramBuffer& buffer : planned.buffers)
       moved += buffer.device > 0 && buffer.name.find(".dev") == std::string::npos ? 1 : 0;
   }
-  std::cout << fmt::format("[ info     ] {} starts, {} copies, {} buffers moved, host calls beside a start: {}\n",
-                           starts, copies, moved, overlapped);
+  std::cout << fmt::format(
+      "[ info     ] {} starts, {} copies, {} between devices, {} buffers moved, host calls beside a start: {}\n",
+      starts, copies, direct, moved, overlapped);
   EXPECT_GT(starts, 200);
   EXPECT_GT(copies, 200);
+  EXPECT_GT(direct, 5);
   EXPECT_GT(moved, 20);
   EXPECT_GT(overlapped, 20);
 }
@@ -261,7 +269,8 @@ TEST(RandomDevices, TheVerifierCatchesRaces) {
   for (uint64_t seed = 1000; seed < 1040; ++seed) {
     Program program = random_steps(seed);
     const std::vector<Tensor> inputs = random_step_inputs(program, seed);
-    assign_devices(program, {{"dev", "null"}}, at_random(seed, 1));
+    if (seed % 2 == 0) assign_devices(program, {{"dev", "null"}}, at_random(seed, 1));
+    else assign_devices(program, {{"dev", "null"}, {"other", "null"}}, at_random(seed, 2), {"null"});
     for (int round = 0; round < 10; ++round) {
       Program broken = program;
       std::vector<size_t> waits;

@@ -280,7 +280,7 @@ int32_t copy(void* argument, void* device_memory, void* host_memory, uint64_t by
   command.kind = Command::kCopy;
   command.to_device = to_device != 0;
   command.device_memory = from_device_address(device_memory);
-  command.host_memory = static_cast<uint8_t*>(host_memory);
+  command.host_memory = from_device_address(host_memory);  // or that of another device
   command.bytes = bytes;
   give(queue);
   return 0;
