@@ -30,6 +30,7 @@ struct OptCommand {
   int opt_level = 3;
   std::string target = "x86-64-v3";
   std::string precision = "f32";
+  int64_t max_memory = 0;
   std::string fp32 = "fma";
   int threads = 1;
   bool elide_constants = false, list_passes = false;
@@ -76,6 +77,7 @@ int opt(const OptCommand& command) {
   job.compile.opt_level = command.opt_level;
   job.compile.target = command.target;
   job.compile.precision = command.precision;
+  job.compile.max_memory = command.max_memory;
   job.compile.fp32 = command.fp32;
   job.compile.num_threads = command.threads;
   job.elide_constants = command.elide_constants;
@@ -112,6 +114,10 @@ Command add_opt_command(CLI::App& root) {
   app->add_option("--target", command->target, "Target that passes see; see 'tessera compile --help'")
       ->capture_default_str()
       ->type_name("TARGET");
+  app->add_option("--max-memory", command->max_memory, "What rematerialize makes the program fit into, as 300M")
+      ->transform(CLI::AsSizeValue(true))
+      ->check(CLI::Range(int64_t{1}, INT64_MAX / 2))
+      ->type_name("BYTES");
   app->add_option("--precision", command->precision, "Precision that passes see: f32, bf16 or f16")
       ->capture_default_str()
       ->type_name("TYPE");

@@ -159,6 +159,13 @@ void add_compile_flags(CLI::App& app, CompileFlags& flags) {
       ->allow_extra_args(false)
       ->type_name("TARGET,..")
       ->group(group);
+  app.add_option("--max-memory", flags.max_memory,
+                 "What a session may take for what it computes and for states, as 300M; what does not fit is computed "
+                 "again when it is needed")
+      ->transform(CLI::AsSizeValue(true))
+      ->check(CLI::Range(int64_t{1}, INT64_MAX / 2))
+      ->type_name("BYTES")
+      ->group(group);
   app.add_option("--db", flags.db,
                  "Tuning records; kernels that 'tessera tune' has tuned for this machine run as found there")
       ->type_name("FILE")
@@ -250,6 +257,7 @@ DriverOptions driver_options(const CompileFlags& flags, FlagUse* use) {
   options.compile.kernels = flags.kernels;
   options.compile.places = flags.places;
   options.compile.variants = flags.variants;
+  options.compile.max_memory = flags.max_memory;
   options.max_applications = flags.max_applications;
   if (!flags.db.empty()) {
     TunedKernels tuned = tuned_kernels(flags.db, resolve_target(options.compile), fp32_of(options.compile));

@@ -56,6 +56,9 @@ struct CompileOptions {
   // Which kernels run on a device beside the host, "PATTERN=DEVICE" each, the first that fits: of the nodes whose names
   // match the pattern (`*`, `?`, `[...]`). Models of fixed sizes alone (docs/devices.md).
   std::vector<std::string> places = {};
+  // Bytes that a session may take for what it computes and for states; values that do not fit are computed again when
+  // they are needed, with the same bits. Held to 5 percent, or CompileError TSR-4081. 0: any.
+  int64_t max_memory = 0;
   // Passes and schedule rules to leave out, by name; for looking for faults. `tessera opt --list-passes` lists passes.
   std::set<std::string> disabled_passes = {};
   // Asked before every step, from the thread that compiles; true ends the compile with CompileError TSR-5111. May be

@@ -75,7 +75,8 @@ void translate(const std::exception_ptr& pointer, void*) {
 CompileOptions make_options(const std::string& target, const std::string& precision, const std::string& fp32,
                             const std::string& numerics, int opt_level, int threads, const Bounds& dims,
                             const Shapes& shapes, const std::set<std::string>& disabled_passes,
-                            const std::vector<std::string>& kernels, const std::vector<std::string>& places) {
+                            const std::vector<std::string>& kernels, const std::vector<std::string>& places,
+                            int64_t max_memory) {
   CompileOptions options;
   options.target = target;
   options.precision = precision;
@@ -88,6 +89,7 @@ CompileOptions make_options(const std::string& target, const std::string& precis
   options.disabled_passes = disabled_passes;
   options.kernels = kernels;
   options.places = places;
+  options.max_memory = max_memory;
   return options;
 }
 
@@ -136,9 +138,9 @@ std::unique_ptr<Engine> compile(const nb::object& model, const std::string& fold
                                 const std::string& numerics, int opt_level, int threads, const Bounds& dims,
                                 const Shapes& shapes, const std::set<std::string>& disabled_passes,
                                 const std::vector<std::string>& kernels, const std::vector<std::string>& places,
-                                const std::shared_ptr<CancelFlag>& cancel) {
+                                int64_t max_memory, const std::shared_ptr<CancelFlag>& cancel) {
   CompileOptions options = make_options(target, precision, fp32, numerics, opt_level, threads, dims, shapes,
-                                        disabled_passes, kernels, places);
+                                        disabled_passes, kernels, places, max_memory);
   options.is_cancelled = [cancel] { return cancel->set.load(); };
   return Source(model, folder, name).use([&](const auto& source) {
     return load_module_bytes(compile_to_memory(source, options), threads);
@@ -150,16 +152,16 @@ void compile_to_file(const nb::object& model, const std::string& folder, const s
                      const std::string& fp32, const std::string& numerics, int opt_level, int threads,
                      const Bounds& dims, const Shapes& shapes, const std::set<std::string>& disabled_passes,
                      const std::vector<std::string>& kernels, const std::vector<std::string>& places,
-                     const std::shared_ptr<CancelFlag>& cancel) {
+                     int64_t max_memory, const std::shared_ptr<CancelFlag>& cancel) {
   CompileOptions options = make_options(target, precision, fp32, numerics, opt_level, threads, dims, shapes,
-                                        disabled_passes, kernels, places);
+                                        disabled_passes, kernels, places, max_memory);
   options.is_cancelled = [cancel] { return cancel->set.load(); };
   Source(model, folder, name).use([&](const auto& source) { compile_file(source, path, options); });
 }
 
 std::unique_ptr<Engine> interpret(const nb::object& model, const std::string& folder, const std::string& name,
                                   const Bounds& dims, const Shapes& shapes) {
-  const CompileOptions options = make_options("native", "f32", "fma", "default", 0, 1, dims, shapes, {}, {}, {});
+  const CompileOptions options = make_options("native", "f32", "fma", "default", 0, 1, dims, shapes, {}, {}, {}, 0);
   return Source(model, folder, name).use([&](const auto& source) {
     return make_interpreter(Interpreter(source, options));
   });
@@ -168,7 +170,7 @@ std::unique_ptr<Engine> interpret(const nb::object& model, const std::string& fo
 // (name, operator, reason) of each node of a .pt2 program that would not be imported.
 std::vector<std::tuple<std::string, std::string, std::string>> refused_aten_nodes(const nb::bytes& program,
                                                                                   const Bounds& dims) {
-  const CompileOptions options = make_options("native", "f32", "fma", "default", 0, 1, dims, {}, {}, {}, {});
+  const CompileOptions options = make_options("native", "f32", "fma", "default", 0, 1, dims, {}, {}, {}, {}, 0);
   const ModelBytes model{{program.c_str(), program.size()}, "", "the program"};
   const nb::gil_scoped_release release;
   std::vector<std::tuple<std::string, std::string, std::string>> result;
@@ -388,11 +390,11 @@ NB_MODULE(_native, m) {
       .def("run_values", &run_values, "inputs"_a, "Runs once, and gives what a model with values makes.");
 
   m.def("compile", &compile, "model"_a, "folder"_a, "name"_a, "target"_a, "precision"_a, "fp32"_a, "numerics"_a,
-        "opt_level"_a, "threads"_a, "dims"_a, "shapes"_a, "disabled_passes"_a, "kernels"_a, "places"_a, "cancel"_a,
-        "Compiles a path or the bytes of a model, and loads the module.");
+        "opt_level"_a, "threads"_a, "dims"_a, "shapes"_a, "disabled_passes"_a, "kernels"_a, "places"_a, "max_memory"_a,
+        "cancel"_a, "Compiles a path or the bytes of a model, and loads the module.");
   m.def("compile_to_file", &compile_to_file, "model"_a, "folder"_a, "name"_a, "path"_a, "target"_a, "precision"_a,
         "fp32"_a, "numerics"_a, "opt_level"_a, "threads"_a, "dims"_a, "shapes"_a, "disabled_passes"_a, "kernels"_a,
-        "places"_a, "cancel"_a, "Compiles to a module file.");
+        "places"_a, "max_memory"_a, "cancel"_a, "Compiles to a module file.");
   m.def("refused_aten_nodes", &refused_aten_nodes, "program"_a, "dims"_a,
         "Name, operator and reason of each node of a .pt2 program that would not be imported.");
   m.def("aten_operators", &tessera::aten_operators,

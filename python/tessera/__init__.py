@@ -70,6 +70,7 @@ def compile(
     disable_passes: Iterable[str] = (),
     kernels: Iterable[str | os.PathLike[str]] = (),
     places: Iterable[str] = (),
+    max_memory: int | str | None = None,
     engine: str = "native",
 ) -> Model:
     """Compiles a model and loads the result.
@@ -88,8 +89,9 @@ def compile(
     :class:`OpenModel` is compiled for them then. ``disable_passes``
     names passes to leave out. ``kernels`` are files that declare C functions for kernels of the model, which are called where
     they are faster (docs/kernels.md). ``places`` says which kernels run on a device, "PATTERN=DEVICE" each
-    (docs/devices.md). ``engine="interp"`` compiles nothing: the reference interpreter runs the model, slowly and
-    obviously.
+    (docs/devices.md). ``max_memory`` is how many bytes a session may take for what it computes and for states, also as a
+    text such as "300M"; what does not fit is computed again when it is needed (docs/training.md). ``engine="interp"``
+    compiles nothing: the reference interpreter runs the model, slowly and obviously.
 
     Raises :class:`tessera.Error` for what the user can mend and :class:`tessera.InternalError` for bugs.
     """
@@ -97,7 +99,9 @@ def compile(
     if engine not in ("native", "interp"):
         raise Error(f"there is no engine {engine!r}", id="TSR-4031", legal='"native", "interp"')
     given_dims, given_shapes = _options.dims_and_shapes(dims, shapes)
-    options = _options.compile_options(target, precision, fp32, numerics, opt_level, threads, {}, {}, disable_passes, kernels, places)
+    options = _options.compile_options(
+        target, precision, fp32, numerics, opt_level, threads, {}, {}, disable_passes, kernels, places, max_memory
+    )
 
     def make(sizes: Mapping[str, int], more: Mapping[str, Sequence[int]]) -> Model:
         all_dims = {**given_dims, **{name: (size, size, 1) for name, size in sizes.items()}}
@@ -138,12 +142,15 @@ def compile_file(
     disable_passes: Iterable[str] = (),
     kernels: Iterable[str | os.PathLike[str]] = (),
     places: Iterable[str] = (),
+    max_memory: int | str | None = None,
 ) -> None:
     """Compiles a model to a module file without loading it: the way to compile for another machine.
 
     The arguments are those of :func:`compile`; the file appears whole or not at all.
     """
-    options = _options.compile_options(target, precision, fp32, numerics, opt_level, threads, dims, shapes, disable_passes, kernels, places)
+    options = _options.compile_options(
+        target, precision, fp32, numerics, opt_level, threads, dims, shapes, disable_passes, kernels, places, max_memory
+    )
     cancel = _native.CancelFlag()
     source = _source(model)
     interruptible(lambda: _native.compile_to_file(*source, os.fspath(path), *options, cancel), cancel.set)

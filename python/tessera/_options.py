@@ -94,6 +94,21 @@ def placements(places: Any) -> list[str]:
     return [text("a text in places", place) for place in places]
 
 
+def amount(memory: Any) -> int:
+    """Bytes, as a number or as a text such as "300M"."""
+    legal = 'a number of bytes above 0, or a text such as "300M" or "1.5G"'
+    if isinstance(memory, str):
+        for place, suffix in enumerate(("", "k", "M", "G", "T")):
+            if memory.endswith(suffix) and memory.removesuffix(suffix).replace(".", "", 1).isdecimal():
+                memory = int(float(memory.removesuffix(suffix)) * 1000**place)
+                break
+        else:
+            raise _wrong("max_memory", memory, legal)
+    if number("max_memory", memory, 64) < 1:
+        raise _wrong("max_memory", memory, legal)
+    return number("max_memory", memory, 64)
+
+
 def compile_options(
     target: Any,
     precision: Any,
@@ -106,6 +121,7 @@ def compile_options(
     disable_passes: Any,
     kernels: Any,
     places: Any,
+    max_memory: Any = None,
 ) -> tuple:
     """In the order of _native.compile."""
     return (
@@ -119,4 +135,5 @@ def compile_options(
         names(disable_passes),
         files(kernels),
         placements(places),
+        0 if max_memory is None else amount(max_memory),
     )

@@ -53,6 +53,7 @@ ModuleInfo describe(const ImportedModel& model, const Target& target, const Driv
   if (options.compile.precision != "f32") info.options["precision"] = options.compile.precision;
   if (const std::vector<std::string> places = places_of(options.compile); !places.empty())
     info.options["places"] = fmt::format("{}", fmt::join(places, ","));
+  if (options.compile.max_memory > 0) info.options["max-memory"] = std::to_string(options.compile.max_memory);
   if (!options.compile.variants.empty())
     info.options["variants"] = fmt::format("{}", fmt::join(options.compile.variants, ","));
   info.variants = variant_table(options.compile, target, variant_targets(options.compile, target));

@@ -5,7 +5,10 @@
 #include <utility>
 #include <vector>
 
+#include <fmt/format.h>
+
 #include "arith/simplify.h"
+#include "diagnose/text_table.h"
 #include "driver/compile_options.h"
 #include "driver/declared_kernels.h"
 #include "driver/devices.h"
@@ -18,6 +21,7 @@
 #include "lower/lower.h"
 #include "ops/op_table.h"
 #include "program/memory_plan.h"
+#include "program/rematerialize.h"
 #include "schedule/choose.h"
 #include "support/mapped_file.h"
 
@@ -27,12 +31,16 @@ namespace {
 
 using Kind = PassApplication::Kind;
 
+constexpr size_t kMostNamed = 12;  // values in an error
+
 // The passes and schedule steps that the user or the choice for the model leaves out.
 std::set<std::string> disabled_steps(const DriverOptions& options) {
   std::set<std::string> disabled = options.compile.disabled_passes;
   disabled.insert(options.graph_choice.steps.begin(), options.graph_choice.steps.end());
   return disabled;
 }
+
+std::string size_text(int64_t bytes) { return bytes_text(static_cast<double>(bytes)); }
 
 Intrinsics declared_kernels(const std::vector<std::string>& files) {
   std::vector<std::pair<std::string, std::string>> texts;
@@ -101,10 +109,33 @@ Program Pipeline::schedule_and_plan(Program program) {
   schedule(program);
   run_loop_passes(program);
   run_program_passes(ProgramPhase::kScheduled, program);
-  return runner_.run(kPlanMemory, [&] {
+  program = runner_.run(kPlanMemory, [&] {
     plan_memory(program);
     return std::move(program);
   });
+  check_memory(program);
+  return program;
+}
+
+// Within 5 percent: places leave gaps.
+void Pipeline::check_memory(const Program& program) const {
+  const int64_t most = options_.compile.max_memory;
+  const int64_t needed = session_bytes(program);
+  if (most == 0 || needed <= most + most / 20) return;
+  const MemoryPeak peak = memory_peak(program);
+  std::string values;
+  for (size_t i = 0; i < std::min(peak.values.size(), kMostNamed); ++i)
+    values += fmt::format("{}'{}' ({}, {})", i == 0 ? "" : "; ", peak.values[i].name, size_text(peak.values[i].bytes),
+                          peak.values[i].why);
+  if (peak.values.size() > kMostNamed) values += fmt::format("; and {} more", peak.values.size() - kMostNamed);
+  const int64_t states = needed - program.arena_bytes;
+  throw UserError({.id = "TSR-4081",
+                   .message = fmt::format("{} of memory are needed, {} of them for states, and {} are allowed. Most is "
+                                          "needed at '{}', where these are alive: {}",
+                                          size_text(needed), size_text(states), size_text(most), peak.at, values),
+                   .node = {},
+                   .legal = fmt::format("{} or more", size_text(needed)),
+                   .hint = "allow more memory, or give a smaller batch"});
 }
 
 bool Pipeline::may_optimize_code(const Program& program) {
@@ -117,9 +148,9 @@ bool Pipeline::may_optimize_code(const Program& program) {
 void Pipeline::run_program_passes(ProgramPhase phase, Program& program) {
   for (const ProgramPass& pass : program_pipeline()) {
     if (pass.phase != phase || !may_run(pass.name, pass.min_level)) continue;
-    apply({Kind::kProgramPass, std::string(pass.name), ""}, true, program, [&](Program& p) {
+    apply({Kind::kProgramPass, std::string(pass.name), ""}, pass.min_level > 0, program, [&](Program& p) {
       p = runner_.run(pass.name, [&] {
-        pass.run(p, decides_);
+        pass.run(p, {decides_, options_.compile.max_memory});
         return std::move(p);
       });
     });

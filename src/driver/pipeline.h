@@ -50,6 +50,8 @@ class Pipeline {
   void schedule(Program& program);
   bool may_join(std::string_view step, const Kernel& made) const;
   void run_loop_passes(Program& program);
+  // UserError TSR-4081 when the program needs more memory than is allowed, with what lives where most is needed.
+  void check_memory(const Program& program) const;
   // Passes write here, and observers are told as soon as a step has ended. Null: nobody wants them.
   Remarks* remarks();
   void tell_remarks();

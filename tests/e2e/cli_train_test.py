@@ -67,6 +67,30 @@ class Train(CliTest):
                 self.assertEqual(self.right(output, 32), right)
                 self.assertIn("<polyline", (self.folder / "c.svg").read_text())
 
+    def test_less_memory_changes_no_bit(self):
+        """What does not fit is computed again; where nothing helps, the error says what is in the way."""
+        made = self.train("lenet.onnx", "--epochs", 2, "--step", "step.graph", "--json")[0]
+        losses = json.loads(made)["losses"]
+
+        def memory(*more):
+            self.tessera("compile", "step.graph", "-o", "step.so", "--threads", 1, *more)
+            sizes = json.loads(self.tessera("inspect", "step.so", "--json")[0])["memory"]
+            model = tessera.load(str(self.folder / "step.so"), threads=1)
+            states = sum(-(-s.nbytes // 64) * 64 for s in model.states.values())
+            return sizes["arena_bytes"] + states, states
+
+        whole, states = memory()
+        less = states + (whole - states) * 95 // 100
+        self.assertLess(memory("--max-memory", less)[0], min(whole, less * 1.05))
+        made = self.train("lenet.onnx", "--epochs", 2, "--max-memory", less, "--json")[0]
+        self.assertEqual(json.loads(made)["losses"], losses)
+        _, error = self.train("lenet.onnx", "--epochs", 1, "--max-memory", states + 1000, code=1)
+        self.assertRegex(error, r"TSR-4081: [\d.]+ kB of memory are needed, [\d.]+ kB of them for states, and [\d.]+ kB are allowed. Most is "
+                         r"needed at '[^']+', where these are alive: '[^']+' \([\d.]+ kB, ")  # fmt: skip
+        with self.assertRaisesRegex(tessera.Error, "TSR-4081"):
+            tessera.compile(str(self.folder / "step.graph"), max_memory="0.1M")
+        tessera.compile(str(self.folder / "step.graph"), max_memory=less, threads=1)
+
     def test_the_trained_model_in_other_formats(self):
         self.train("lenet.onnx", "--epochs", 3, "-o", "trained.onnx", "-q")
         self.train("lenet.onnx", "--epochs", 3, "-o", "trained.graph", "-q")

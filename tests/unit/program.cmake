@@ -4,6 +4,8 @@ tessera_test(program_devices_test SOURCES program_devices_test.cpp random_steps.
 tessera_test(switch_by_size_test SOURCES switch_by_size_test.cpp LINKS tessera_program WHOLE)
 tessera_test(program_memory_test SOURCES program_memory_test.cpp random_graph.cpp
   LINKS tessera_interp tessera_program tessera_graph_passes tessera_lower tessera_schedule tessera_ops WHOLE)
+tessera_test(rematerialize_test SOURCES rematerialize_test.cpp random_graph.cpp random_steps.cpp
+  LINKS tessera_interp tessera_program tessera_graph_passes tessera_lower tessera_schedule tessera_autodiff tessera_ops WHOLE)
 tessera_test(size_formula_test SOURCES size_formula_test.cpp LINKS tessera_program WHOLE)
 tessera_test(symbolic_lowering_test SOURCES symbolic_lowering_test.cpp
   LINKS tessera_interp tessera_program tessera_graph_passes tessera_lower tessera_ops LABELS slow WHOLE)

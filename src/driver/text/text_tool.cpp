@@ -127,7 +127,8 @@ class Pipeline {
       if (pass == kSchedule)
         return schedule_program(*program, target_, job_.compile.opt_level, {}, {}, {}, {.fp32 = fp32_of(job_.compile)});
       if (pass == kPlanMemory) return plan_memory(*program);
-      if (const ProgramPass* program_pass = find_program_pass(pass)) return program_pass->run(*program, target_);
+      if (const ProgramPass* program_pass = find_program_pass(pass))
+        return program_pass->run(*program, {target_, job_.compile.max_memory});
     }
     fail_unknown(pass);
   }
