@@ -3,12 +3,14 @@
 
     training_curves.py TESSERA [--match REGEX] [--steps 100] [--json FILE]
 
-Networks without batch normalisation stay within 1e-5 of PyTorch's losses in f32 for 20 steps and within 1e-4 for 100. Those with it,
-whose rounding errors grow, are held against PyTorch's losses in f64: no farther away than three times what PyTorch in f32 is. The
+Networks without batch normalisation stay within 1e-5 of PyTorch's losses in f32 for 20 steps and within 1e-4 for 100. Where rounding
+errors grow (with batch normalisations, or once random labels are learnt by heart), the losses are held against PyTorch's in f64: no
+farther away than three times what PyTorch in f32 is. The
 optimizers change the weights of a model of f64 as torch.optim does, to 1e-9 of the largest weight after 50 steps, by `tessera train`
 and by tessera.optim. Runs with the Python of tests/python/torch_python.py; without one it is skipped."""
 
 import argparse
+import importlib.util
 import io
 import json
 import os
@@ -108,11 +110,14 @@ OPTIMIZERS = {
 
 
 def save(net, x, path):
-    """As torch.export leaves it for inference: nothing is folded, every parameter has its name."""
+    """For inference, with nothing folded: every parameter has its name."""
     net.eval()
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        torch.export.save(torch.export.export(net, (x,)), path)
+        if path.suffix == ".pt2":
+            torch.export.save(torch.export.export(net, (x,)), path)
+        else:
+            torch.onnx.export(net, (x,), path, dynamo=True, optimize=False, external_data=False, verbose=False)
     net.train()
 
 
@@ -165,15 +170,16 @@ def check_network(name, command, folder, steps):
         x, y = words[..., :-1].copy(), words[..., 1:].copy()
     else:
         x, y = random.standard_normal((BATCHES, *shape), dtype=np.float32), random.integers(0, classes, (BATCHES, shape[0]))
-    model = folder / f"{name}.pt2"
+    model = folder / f"{name}{'.onnx' if name == 'lstm' else '.pt2'}"  # aten.lstm is not read
     save(net, torch.from_numpy(x[0]), model)
     more = ["--optimizer", "adamw", "--weight-decay", 0.01, "--clip-norm", CLIP] + ["--classes-last"] * (y.ndim > 2)
     ours = train(command, folder, model, x, y, steps, rate, more)
     theirs, exact = (torch_losses(copy_of(net), x, y, steps, rate, double) for double in (False, True))
     report = {"first": most(ours, theirs, 1), "20 steps": most(ours, theirs, 20), "all": most(ours, theirs),
               "off f64": most(ours, exact), "torch off f64": most(theirs, exact), "loss": [exact[0], exact[-1]]}  # fmt: skip
-    held = report["off f64"] <= DRIFT * report["torch off f64"] if has_norms else (
-        report["20 steps"] <= FIRST_BOUND and report["all"] <= BOUND)  # fmt: skip
+    held = report["off f64"] <= DRIFT * report["torch off f64"]
+    if not has_norms:
+        held = report["20 steps"] <= FIRST_BOUND and (held or report["all"] <= BOUND)
     return report, held and report["first"] <= 1e-6 * max(1.0, theirs[0])
 
 
@@ -243,6 +249,9 @@ def main():
         checks += [(n, lambda n=n: check_optimizer(n, args.tessera, pathlib.Path(folder))) for n in OPTIMIZERS]
         for name, check in checks:
             if not re.search(args.match, name):
+                continue
+            if name == "lstm" and not importlib.util.find_spec("onnxscript"):
+                print("lstm: left out, because PyTorch writes no ONNX without the package onnxscript")
                 continue
             figures[name], held = check()
             text = ", ".join(f"{key} {value:.1e}" if isinstance(value, float) else f"{key} {value[0]:.4f} to {value[1]:.4f}"
