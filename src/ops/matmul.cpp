@@ -1,6 +1,7 @@
 // matmul: matrix products of the last two dimensions, the others broadcast.
 #include <fmt/format.h>
 
+#include "arith/simplify.h"
 #include "graph/adjoint.h"
 #include "ops/op_util.h"
 #include "ops/primitives.h"
@@ -65,6 +66,14 @@ Body body(const OpContext& ctx) {
   return body;
 }
 
+// Of matrices that lie one behind the other and are multiplied by one: their rows as those of one matrix.
+ValueId all_rows(Adjoint& a, ValueId matrices) {
+  const Shape shape = a.type(matrices).shape;
+  Expr rows = 1;
+  for (size_t d = 0; d + 1 < shape.size(); ++d) rows = rows * shape[d];
+  return a.reshape(matrices, {simplify(rows), shape.back()});
+}
+
 // With A and B as they are multiplied, transposed or not: A gets G B^T, and B gets A^T G.
 std::vector<ValueId> gradient(Adjoint& a) {
   const bool ta = a.attrs().get_or<bool>("transpose_a", false), tb = a.attrs().get_or<bool>("transpose_b", false);
@@ -76,7 +85,11 @@ std::vector<ValueId> gradient(Adjoint& a) {
   };
   std::vector<ValueId> gradients(2, Adjoint::kNone);
   if (a.wants(0)) gradients[0] = ta ? product(a.in(1), tb, g, true, 0) : product(g, false, a.in(1), !tb, 0);
-  if (a.wants(1)) gradients[1] = tb ? product(g, true, a.in(0), ta, 1) : product(a.in(0), !ta, g, false, 1);
+  // One product over all rows, instead of the sum of one for each matrix.
+  if (const bool many = a.type(a.in(0)).rank() > 2; many && !ta && a.type(a.in(1)).rank() == 2 && a.wants(1)) {
+    const ValueId rows = all_rows(a, a.in(0)), columns = all_rows(a, g);
+    gradients[1] = tb ? product(columns, true, rows, false, 1) : product(rows, true, columns, false, 1);
+  } else if (a.wants(1)) gradients[1] = tb ? product(g, true, a.in(0), ta, 1) : product(a.in(0), !ta, g, false, 1);
   return gradients;
 }
 

@@ -225,8 +225,10 @@ class Instance {
       a[a.size() - 1] = b[b.size() - 2] = inner;
       const bool transposed = chance(50);
       if (transposed) std::swap(b[b.size() - 1], b[b.size() - 2]);
+      const bool first_transposed = chance(50);
+      if (first_transposed) std::swap(a[a.size() - 1], a[a.size() - 2]);
       const ValueId left = operand(0, dtype, a);
-      return op(name, {left, operand(1, dtype, b)}, {{"transpose_b", transposed}});
+      return op(name, {left, operand(1, dtype, b)}, {{"transpose_a", first_transposed}, {"transpose_b", transposed}});
     }
     if (name == "cast") {
       static constexpr DType kTypes[] = {DType::kF32, DType::kF64, DType::kF16, DType::kI32,  DType::kI64,

@@ -370,14 +370,33 @@ bool both_transposed(Match& m) {
 }
 
 // A matrix that a product of few rows reads once is turned as it is packed (schedule/rules/packed_panels): measured on
-// Zen 4, 128 x 768 x 768 takes 8 % less time so, and 128 x 3072 x 768 16 %.
-bool turns_columns_itself(const Match& m) {
+// Zen 4, 128 x 768 x 768 takes 8 % less time so, and 128 x 3072 x 768 16 %. `columns` has those of the product as rows.
+bool turns_columns_itself(const Match& m, const Shape& columns) {
   constexpr int64_t kLeastRows = 16, kMostRows = 512, kLeastColumns = 16, kLeastSteps = 256;
-  const auto x = static_dims(m.type_of("x").shape), y = static_dims(m.type_of("y").shape);
-  if (!x || !y || x->size() != 2 || y->size() != 2 || m.type.dtype != DType::kF32) return false;
-  const int64_t rows = as_int(m.type.shape[0]).value_or(0);
+  const auto x = static_dims(m.type_of("x").shape), y = static_dims(columns);
+  if (!x || !y || x->size() < 2 || y->size() != 2 || m.type.dtype != DType::kF32) return false;
+  int64_t rows = 1;
+  for (size_t d = 0; d + 1 < x->size(); ++d) rows *= (*x)[d];
   return m.ctx.precision == DType::kF32 && !m.root.attrs.get_or<bool>("transpose_a", false) && rows >= kLeastRows &&
          rows <= kMostRows && (*y)[0] >= kLeastColumns && (*y)[1] >= kLeastSteps;
+}
+
+bool turned_by_product(Match& m) {
+  const bool transposed = m.root.attrs.get_or<bool>("transpose_b", false);
+  const Shape& columns = m.type_of("y").shape;
+  if (columns.size() < 2 || m.node("t").attrs.get_ints("perm") != swap_of_last_two(static_cast<int>(columns.size())))
+    return false;
+  if (!transposed && (constant_value(m.graph, m.value("y")) || !turns_columns_itself(m, columns))) return false;
+  m.attrs["p"] = m.root.attrs;
+  m.attrs["p"].set("transpose_b", !transposed);
+  return true;
+}
+
+bool swaps_factors(Match& m) {
+  const auto& product = m.node("m").attrs;
+  if (m.root.attrs.get_ints("perm") != Ints{1, 0} || !product.get_or<bool>("transpose_a", false)) return false;
+  m.attrs["p"] = {{"transpose_a", !product.get_or<bool>("transpose_b", false)}, {"transpose_b", false}};
+  return true;
 }
 
 bool worth_transposing(Match& m) {
@@ -387,7 +406,7 @@ bool worth_transposing(Match& m) {
   if (is_op(m.graph.producer(m.value("y")), "dequantize_blocks")) return false;
   const auto rows = m.type.rank() >= 2 ? as_int(m.type.shape[m.type.shape.size() - 2]) : std::nullopt;
   if (rank < 2 || (rows && *rows < kRows)) return false;
-  if (turns_columns_itself(m)) return false;
+  if (turns_columns_itself(m, m.type_of("y").shape)) return false;
   m.attrs["p"] = m.root.attrs;
   m.attrs["p"].set("transpose_b", false);
   m.attrs["o"] = {{"perm", swap_of_last_two(rank)}};

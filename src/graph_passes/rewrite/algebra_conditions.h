@@ -52,5 +52,7 @@ bool cast_keeps_values(DType from, DType to);
 bool skip_broadcast(Match& m);     // o, the operands
 bool both_transposed(Match& m);    // p, o
 bool worth_transposing(Match& m);  // p, o
+bool turned_by_product(Match& m);  // p
+bool swaps_factors(Match& m);      // p
 
 }  // namespace tessera::inline graph_passes

@@ -135,6 +135,11 @@ constexpr AlgebraRule kRules[] = {
     // Matrix products.
     {"matmul_transposes", "matmul:m(transpose:l(x), transpose:r(y))", "transpose:o(matmul:p(y, x))", kRound,
      "both swap the last two dimensions", both_transposed},
+    {"matmul_of_transposed", "matmul:m(x, transpose:t(y))", "matmul:p(x, y)", kRound,
+     "transpose_b, or y is a matrix and no constant, whose columns 16 to 512 rows of long sums of f32 turn themselves",
+     turned_by_product},
+    {"transpose_of_matmul", "transpose:t(matmul:m(x, y))", "matmul:p(y, x)", kRound,
+     "matrices; x is transposed; nobody else reads the product", swaps_factors, kOnce},
     {"matmul_transpose_b", "matmul:m(x, y)", "matmul:p(x, transpose:o(y))", kRound,
      "transpose_b; y is no constant and not in blocks, x has 4 rows or more: vectors of columns are worth a copy, "
      "unless 16 to 512 rows "

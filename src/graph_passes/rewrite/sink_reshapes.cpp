@@ -29,9 +29,9 @@ class Mover {
     const Node* node = target().producer(id);
     if (!is_op(node, "reshape") || !same_shape(target().type(id).shape, full)) return -1;
     const ValueId x = node->inputs[0];
-    // Constants and inputs have nothing that could follow them into one kernel.
+    // Constants, inputs and procedures have nothing that could follow them into one kernel.
     const Node* source = target().producer(x);
-    return source && source->op->kind != OpKind::kConstant ? x : -1;
+    return source && source->op->kind != OpKind::kConstant && source->op->kind != OpKind::kProcedure ? x : -1;
   }
 
   std::vector<ValueId> visit(const Node& node, const std::vector<ValueId>& inputs) {

@@ -452,7 +452,7 @@ class PanelEmitter {
     map[p_.row.get()] = row;
     map[p_.column.get()] = column;
     map[p_.kernel.result_var.get()] = sum;
-    return store(p_.kernel.out(), {substitute(p_.kernel.out_index, map)}, substitute(p_.kernel.value, map));
+    return store_each(p_.kernel, map, map);
   }
 
   Expr rows_of_task() const { return min(Expr(chunk_rows_), Expr(p_.num_rows) - first_tile_ * Expr(t_.rows)); }

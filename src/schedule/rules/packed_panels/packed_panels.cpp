@@ -55,6 +55,7 @@ void split_by_quotients(LinearKernel& k, std::vector<Expr>& factors) {
     for (Expr& index : k.logical) cut(index);
     cut(k.out_index);
     cut(k.value);
+    for (LinearResult& result : k.more_results) cut(result.value);
     k.loops[i] = outer;
     k.loops.insert(k.loops.begin() + static_cast<std::ptrdiff_t>(i) + 1, inner);
     ++i;
@@ -126,6 +127,7 @@ std::string find_product(PanelProduct& p) {
       return "a factor is constant, and packed while compiling";
   k.out_index = simplify(substitute(k.out_index, zero), k.bounds);
   k.value = simplify(substitute(k.value, zero), k.bounds);
+  for (LinearResult& result : k.more_results) result.value = simplify(substitute(result.value, zero), k.bounds);
   std::vector<OutputLoop> loops;
   for (const OutputLoop& loop : k.loops)
     if (loop.extent > 1) loops.push_back(loop);
@@ -185,6 +187,7 @@ std::string find_product(PanelProduct& p) {
   }
   const Expr row_begin = simplify(substitute(k.out_index, first), k.bounds);
   std::vector<Expr*> exprs = {&p.of_rows, &p.of_columns, &k.out_index, &k.value};
+  for (LinearResult& result : k.more_results) exprs.push_back(&result.value);
   for (Expr& guard : p.column_guards) exprs.push_back(&guard);
   p.column = join_loops(k, columns, "j", p.num_columns, exprs);
   k.out_index = row_begin + p.column;
@@ -303,6 +306,7 @@ bool is_weight(const LinearKernel& k, const Expr& factor) {
 bool pays(const PanelProduct& p, const PanelTiling& t) {
   constexpr int64_t kRows = 16, kLeastRows = 4, kFewSteps = 32, kManySteps = 8192, kManyVectors = 12;
   constexpr int64_t kSets = 1024, kStepsOfSets = 512, kRowsOfWeights = 64, kStepsOfWeights = 4096;
+  constexpr int64_t kFar = 16 << 10, kRowsOfFar = 1024;
   if (p.num_rows < kLeastRows || 2 * p.num_columns < t.lanes) return false;
   int64_t steps = 1;
   for (const Axis& axis : p.steps) steps *= *as_int(axis.extent);
@@ -313,6 +317,14 @@ bool pays(const PanelProduct& p, const PanelTiling& t) {
   if (!side_by_side) {
     const bool packed_before = is_weight(p.kernel, p.of_columns) && steps <= kStepsOfWeights;
     return steps >= kFewSteps && p.num_rows >= (packed_before ? kRowsOfWeights : kRows);
+  }
+  // A panel of so many steps stays in no cache, unless it is cut.
+  if (steps >= kManySteps && p.num_rows >= kRowsOfWeights && p.num_columns >= kManyVectors * t.lanes) return true;
+  // Rows of which each step lies in a page of its own.
+  if (t.row_order == RowOrder::kByStep && steps >= kFewSteps && p.num_rows >= kRowsOfFar &&
+      p.num_columns >= kManyVectors * t.lanes) {
+    const auto apart = linear_coefficient(p.of_rows->operands[0], p.steps.back().var, p.kernel.bounds);
+    if (apart && dtype_bytes(p.of_rows.dtype(), std::abs(*apart)) >= kFar) return true;
   }
   if (t.row_order == RowOrder::kByStep && steps >= kStepsOfSets && p.num_rows >= kRowsOfWeights) {
     const auto apart = linear_coefficient(p.of_rows->operands[0], p.steps.back().var, p.kernel.bounds);
@@ -330,8 +342,9 @@ RuleResult packed_panels(const TensorProgram& program, const Target& target, Kno
                                    [](const TensorParam& param) { return param.layout.row_major(); });
   if (!in_rows || !program.output().layout.row_major()) return Declined{"an operand or the output is in blocks"};
   std::string why;
-  auto made = make_linear_kernel(program, why);
+  auto made = make_linear_kernel(program, why, Results::kSeveral);
   if (!made) return Declined{why};
+  if (!made->more_reductions.empty()) return Declined{"it has several reductions"};
   PanelProduct product;
   product.kernel = std::move(*made);
   if (why = find_product(product); !why.empty()) return Declined{why};
@@ -353,6 +366,7 @@ RuleResult packed_panels(const TensorProgram& program, const Target& target, Kno
   ScheduledKernel result;
   result.program.name = program.name;
   result.program.params = product.kernel.params;
+  result.program.num_outputs = static_cast<int>(product.kernel.num_results());
   result.program.body = emit_panels(product, tiling);
   return result;
 }
