@@ -258,9 +258,9 @@ void tessera_session_set_trace(tessera_session* session, tessera_trace_fn trace,
 typedef void (*tessera_worker_trace_fn)(void* user, int32_t kernel, int32_t worker, int32_t phase);
 void tessera_session_set_worker_trace(tessera_session* session, tessera_worker_trace_fn trace, void* user);
 
-/* Called after each operation of a device's queue in later runs, on any thread, with its begin and end in nanoseconds of
- * the clock CLOCK_MONOTONIC; `device` numbers the module's. GPUs are waited for after each operation then, whose length
- * is what the device itself measured. null turns it off, and returns when no call is under way. */
+/* Called after each operation of a device's queue in later runs, on any thread, with its begin and end in nanoseconds
+ * of the clock CLOCK_MONOTONIC; `device` numbers the module's. GPUs are waited for after each operation then, whose
+ * length is what the device itself measured. null turns it off, and returns when no call is under way. */
 typedef void (*tessera_device_trace_fn)(void* user, int32_t device, const char* operation, int64_t begin_ns,
                                         int64_t end_ns);
 void tessera_session_set_device_trace(tessera_session* session, tessera_device_trace_fn trace, void* user);

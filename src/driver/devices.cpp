@@ -19,6 +19,7 @@
 #include "package/link.h"
 #include "program/assign_devices.h"
 #include "program/overlap_calls.h"
+#include "schedule/gpu/gpu_rows.h"
 #include "support/error.h"
 #include "support/nearest_names.h"
 
@@ -53,7 +54,11 @@ constexpr const char* kDefaultCommunicator = "mpi";
 constexpr GpuLimits kGpuLimits = {};
 // What every GPU from sm_80 on has: tensor cores, 64 Ki registers for 512 threads at once, and dozens of
 // multiprocessors.
-constexpr GpuLimits kCudaLimits = {.shared_bytes = 48 << 10, .wanted_threads = 48 << 10, .warp_products = true, .multiprocessors = 132, .sums_of_thread = 8};
+constexpr GpuLimits kCudaLimits = {.shared_bytes = 48 << 10,
+                                   .wanted_threads = 48 << 10,
+                                   .warp_products = true,
+                                   .multiprocessors = 132,
+                                   .sums_of_thread = 8};
 
 const std::array kBackEnds = {
     DeviceBackEnd{"null", "No device: other memory and a queue in the host's own process, for tests", generate_null,
@@ -152,8 +157,13 @@ bool runs_on_gpu(const Program& program, const Kernel& kernel) {
 }
 
 void schedule_on_gpus(Program& program, Numerics loosest) {
+  if (loosest >= Numerics::kRounding)
+    join_rows_on_gpus(program, [&](const Kernel& kernel) -> const GpuLimits* {
+      if (!runs_on_gpu(program, kernel)) return nullptr;
+      return find_back_end(program.devices[static_cast<size_t>(kernel.device) - 1].kind)->gpu;
+    });
   for (Kernel& kernel : program.kernels) {
-    if (!runs_on_gpu(program, kernel)) continue;
+    if (!runs_on_gpu(program, kernel) || kernel.rule == kGpuRows) continue;
     const DeviceBackEnd& back_end = *find_back_end(program.devices[static_cast<size_t>(kernel.device) - 1].kind);
     auto answer = schedule_for_gpu(*kernel.definition, *back_end.gpu, loosest);
     check(std::holds_alternative<GpuAnswer>(answer), "a kernel on a GPU that no rule takes: " + kernel.program.name);

@@ -28,7 +28,7 @@ const std::vector<TensorIntrinsic>& table() {
 
 constexpr std::array<std::string_view, 12> kCodeNames = {"none",       "multiply_add", "dot_of_pairs",   "quads_u8i8",
                                                          "quads_neon", "pairs_i16",    "pairs_of_bytes", "common_bits",
-                                                         "tile_dot",   "transpose",    "warp_product", "block"};
+                                                         "tile_dot",   "transpose",    "warp_product",   "block"};
 
 bool same_architecture(const TensorIntrinsic& intrinsic, const Target& target) {
   const std::string& name = intrinsic.like.empty() ? intrinsic.name : intrinsic.like;

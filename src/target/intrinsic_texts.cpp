@@ -5,7 +5,8 @@
 namespace tessera::inline target {
 
 std::span<const IntrinsicText> intrinsic_texts() {
-  static const std::array<IntrinsicText, 4> kTexts = {kX86Intrinsics, kAArch64Intrinsics, kCudaIntrinsics, kPortableIntrinsics};
+  static const std::array<IntrinsicText, 4> kTexts = {kX86Intrinsics, kAArch64Intrinsics, kCudaIntrinsics,
+                                                      kPortableIntrinsics};
   return kTexts;
 }
 

@@ -24,6 +24,7 @@
 #include "lower/lower.h"
 #include "ops/op_table.h"
 #include "program/single_kernel_program.h"
+#include "schedule/gpu/gpu_rows.h"
 #include "schedule/gpu/gpu_rules.h"
 #include "schedule_cases.h"
 
@@ -174,20 +175,28 @@ TEST(GpuRules, ThreadsComputeWhatTheKernelSays) {
     const int64_t wide = even ? 8 * (columns / 8 + 1) : columns;
     const std::vector<std::pair<std::string, std::string>> cases = {
         {"long matmul", fmt::format("graph @g(%x: f32[{0},{1}], %w: f32[{1},{2}]) -> (%y: f32[{0},{2}]) {{\n"
-                                    "  %y = matmul(%x, %w) : f32[{0},{2}]\n}}\n", rows, steps, columns)},
+                                    "  %y = matmul(%x, %w) : f32[{0},{2}]\n}}\n",
+                                    rows, steps, columns)},
         {"vector by matrix", fmt::format("graph @g(%x: f32[1,{0}], %w: f32[{0},{1}]) -> (%y: f32[1,{1}]) {{\n"
-                                         "  %y = matmul(%x, %w) : f32[1,{1}]\n}}\n", 4 * steps, 31 + columns)},
-        {"sums of columns", fmt::format("graph @g(%x: f32[{0},{1}]) -> (%y: f32[{1}]) {{\n"
-                                        "  %y = reduce(%x) {{axes = [0], keepdims = false, kind = \"{2}\"}} : f32[{1}]\n}}\n",
-                                        3 * steps, 31 + columns, random() % 2 ? "sum" : "max")},
-        {"bf16", fmt::format("graph @g(%x: f32[{0},{1}], %w: f32[{2}]) -> (%y: f32[{0},{3}]) {{\n"
-                             "  %a = cast(%x) {{to = bf16}} : bf16[{0},{1}]\n  %b = cast(%w) {{to = bf16}} : bf16[{2}]\n"
-                             "  %c = cast(%a) {{to = f32}} : f32[{0},{1}]\n  %d = cast(%b) {{to = f32}} : f32[{2}]\n"
-                             "  %y = matmul(%c, %d) {{transpose_b = {4}}} : f32[{0},{3}]\n}}\n",
-                             rows, even ? 8 * (steps / 8) : steps,
-                             turned ? fmt::format("{},{}", wide, even ? 8 * (steps / 8) : steps)
-                                    : fmt::format("{},{}", even ? 8 * (steps / 8) : steps, wide),
-                             wide, turned ? "true" : "false")},
+                                         "  %y = matmul(%x, %w) : f32[1,{1}]\n}}\n",
+                                         4 * steps, 31 + columns)},
+        {"sums of columns",
+         fmt::format("graph @g(%x: f32[{0},{1}]) -> (%y: f32[{1}]) {{\n"
+                     "  %y = reduce(%x) {{axes = [0], keepdims = false, kind = \"{2}\"}} : f32[{1}]\n}}\n",
+                     3 * steps, 31 + columns, random() % 2 ? "sum" : "max")},
+        {"bf16",
+         fmt::format("graph @g(%x: f32[{0},{1}], %w: f32[{2}]) -> (%y: f32[{0},{3}]) {{\n"
+                     "  %a = cast(%x) {{to = bf16}} : bf16[{0},{1}]\n  %b = cast(%w) {{to = bf16}} : bf16[{2}]\n"
+                     "  %c = cast(%a) {{to = f32}} : f32[{0},{1}]\n  %d = cast(%b) {{to = f32}} : f32[{2}]\n"
+                     "  %y = matmul(%c, %d) {{transpose_b = {4}}} : f32[{0},{3}]\n}}\n",
+                     rows, even ? 8 * (steps / 8) : steps,
+                     turned ? fmt::format("{},{}", wide, even ? 8 * (steps / 8) : steps)
+                            : fmt::format("{},{}", even ? 8 * (steps / 8) : steps, wide),
+                     wide, turned ? "true" : "false")},
+        {"turned", fmt::format("graph @g(%x: f32[2,{0},{1}], %w: f32[{1},2,{0}]) -> (%y: f32[{1},2,{0}]) {{\n"
+                               "  %t = transpose(%x) {{perm = [2, 0, 1]}} : f32[{1},2,{0}]\n"
+                               "  %y = add(%t, %w) : f32[{1},2,{0}]\n}}\n",
+                               15 + rows, 15 + columns)},
         {"vectors", fmt::format("graph @g(%x: f32[{0},{1}], %w: f32[{1}]) -> (%y: f32[{0},{1}]) {{\n"
                                 "  %a = add(%x, %w) : f32[{0},{1}]\n  %y = tanh(%a) : f32[{0},{1}]\n}}\n",
                                 8 + rows, 4 * columns)}};
@@ -195,6 +204,75 @@ TEST(GpuRules, ThreadsComputeWhatTheKernelSays) {
   }
   for (const GpuRule& rule : gpu_rules()) EXPECT_GT(counts.taken[std::string(rule.name)], 2) << rule.name;
   EXPECT_GT(counts.barriers, 20);
+}
+
+// ---- rows ----
+
+// Softmax and norms, written out, behind and in front of other kernels.
+std::string rows_text(const std::string& kind, const std::string& shape, const std::string& rows, int64_t axis) {
+  const std::string reduced = fmt::format("axes = [{}], keepdims = true", axis);
+  if (kind == "softmax")
+    return fmt::format(
+        "graph @g(%x: f32[{0}]) -> (%y: f32[{0}]) {{\n"
+        "  %m = reduce(%x) {{{2}, kind = \"max\"}} : f32[{1}]\n  %d = sub(%x, %m) : f32[{0}]\n"
+        "  %e = exp(%d) : f32[{0}]\n  %s = reduce(%e) {{{2}, kind = \"sum\"}} : f32[{1}]\n"
+        "  %y = div(%e, %s) : f32[{0}]\n}}\n",
+        shape, rows, reduced);
+  return fmt::format(
+      "graph @g(%x: f32[{0}], %w: f32[{0}]) -> (%y: f32[{0}], %z: f32[{1}]) {{\n"
+      "  %a = add(%x, %w) : f32[{0}]\n  %m = reduce(%a) {{{2}, kind = \"mean\"}} : f32[{1}]\n"
+      "  %d = sub(%a, %m) : f32[{0}]\n  %q = mul(%d, %d) : f32[{0}]\n"
+      "  %v = reduce(%q) {{{2}, kind = \"mean\"}} : f32[{1}]\n  %r = sqrt(%v) : f32[{1}]\n"
+      "  %p = tanh(%r) : f32[{1}]\n  %y = mul(%d, %p) : f32[{0}]\n  %z = neg(%m) : f32[{1}]\n}}\n",
+      shape, rows, reduced);
+}
+
+TEST(GpuRows, ThreadsComputeWhatTheKernelsSay) {
+  std::mt19937 random(20261126);
+  Counts counts;
+  GraphInterpreter interpreter;
+  const Target target;
+  const PassContext ctx{standard_ops(), interpreter, target, 3};
+  size_t joined = 0;
+  for (const char* kind : {"softmax", "norm"})
+    for (const int64_t columns : {1, 5, 32, 77, 300})
+      for (const bool planes : {false, true}) {
+        const std::string rows = planes ? "2,3,1" : "3,1";
+        const std::string shape = fmt::format("{}{}", planes ? "2,3," : "3,", columns);
+        const Graph graph = parse_graph(rows_text(kind, shape, rows, planes ? 2 : 1), standard_ops());
+        Program program = lower_graph(fuse_groups(graph, ctx));
+        const size_t calls = program.calls.size();
+        GpuLimits limits;
+        limits.threads = random() % 2 == 0 ? 64 : 256;
+        join_rows_on_gpus(program, [&](const Kernel&) { return &limits; });
+        if (columns > 1) {
+          EXPECT_LT(program.calls.size(), calls) << kind << columns;
+        }
+        for (const Kernel& kernel : program.kernels) {
+          if (kernel.rule != kGpuRows) continue;
+          ++joined;
+          SCOPED_TRACE(fmt::format("{} {}", kind, shape));
+          const LoopProgram naive = naive_loops(*kernel.joined);
+          const std::vector<Tensor> given = random_params(kernel.program, random);
+          std::vector<Tensor> shaped;
+          for (size_t i = 0; i < given.size(); ++i) shaped.push_back(reshaped(given[i], *naive.params[i]));
+          expect_threads_agree(kernel.program, given, by_loops(naive, shaped), counts);
+          if (HasFatalFailure()) return;
+        }
+      }
+  EXPECT_GE(joined, 16U);
+}
+
+TEST(GpuRows, RowsThatDoNotFitStayApart) {
+  GraphInterpreter interpreter;
+  const Target target;
+  const PassContext ctx{standard_ops(), interpreter, target, 3};
+  const Graph graph = parse_graph(rows_text("softmax", "2,20000", "2,1", 1), standard_ops());
+  Program program = lower_graph(fuse_groups(graph, ctx));
+  const size_t calls = program.calls.size();
+  const GpuLimits limits;
+  join_rows_on_gpus(program, [&](const Kernel&) { return &limits; });
+  EXPECT_EQ(program.calls.size(), calls);
 }
 
 // ---- the thread form by itself ----

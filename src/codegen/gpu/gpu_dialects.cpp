@@ -61,9 +61,9 @@ constexpr std::string_view kCudaPrelude =
     "#ifndef NAN\n#define NAN __int_as_float(0x7fffffff)\n#endif\n"
     "#ifndef INFINITY\n#define INFINITY __int_as_float(0x7f800000)\n#endif\n";
 
-// What a warp multiplies (loop IR: the intrinsic cuda.mma.bf16): I x J tiles of 16 x 8 sums, 16 steps of the sum. `a` and
-// `b` are where the warp's operands begin in shared memory, whose rows are multiples of 16 bytes apart: the rows of a
-// are rows of the tiles (BY_STEPS: neighbours are steps) or steps, those of b columns or steps.
+// What a warp multiplies (loop IR: the intrinsic cuda.mma.bf16): I x J tiles of 16 x 8 sums, 16 steps of the sum. `a`
+// and `b` are where the warp's operands begin in shared memory, whose rows are multiples of 16 bytes apart: the rows of
+// a are rows of the tiles (BY_STEPS: neighbours are steps) or steps, those of b columns or steps.
 constexpr std::string_view kCudaWarpProducts = R"(
 #ifndef TESSERA_CUDA_SHIM
 template <bool TURNED>

@@ -19,9 +19,9 @@ struct Dialect {
   std::span<const std::string_view> reserved = {};  // names that C leaves free
 
   // Of languages for the threads of a device; empty in others.
-  std::string_view global = {};  // before a pointer to memory that all threads reach, with a blank
-  std::string_view shared = {};  // before an array that a block's threads share, with a blank
-  std::string_view aligned = {};  // before an array of which vectors are read, with a blank
+  std::string_view global = {};          // before a pointer to memory that all threads reach, with a blank
+  std::string_view shared = {};          // before an array that a block's threads share, with a blank
+  std::string_view aligned = {};         // before an array of which vectors are read, with a blank
   std::string_view shared_pointer = {};  // before a pointer to such an array, with a blank
   bool has_warp_products = false;        // whether the prelude has tsr_mma_bf16 (kernel_printer.cpp)
   // Types of vectors of 4, 8 and 16 bytes; empty where the printer writes elements one by one.
@@ -30,7 +30,7 @@ struct Dialect {
   std::string_view barrier = {};                            // a statement
   std::string_view bounds = {};  // behind `kernel`: threads of a block along {0}, {1} and {2}, together {3}
   std::string_view unroll = {};  // a line before loops that are written out
-  bool has_pointers = true;  // whether a kernel gets addresses; else memory and an offset in bytes for each buffer
+  bool has_pointers = true;      // whether a kernel gets addresses; else memory and an offset in bytes for each buffer
 };
 
 const Dialect& c99();

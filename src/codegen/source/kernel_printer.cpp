@@ -276,9 +276,9 @@ std::string KernelPrinter::warp_product(const Stmt& s) {
   if (!a || !b || !is_const_int(flat(match.regions[2]), 0)) return {};
   keep_.push_back(a);
   keep_.push_back(b);
-  return fmt::format("tsr_mma_bf16<{}, {}, {}, {}>({}, &{}[{}], {}, &{}[{}], {});", down, across, a_by_steps, b_by_steps,
-                     buffers_.at(match.regions[2].buffer.get()), buffers_.at(match.regions[0].buffer.get()), index(a),
-                     a_pitch, buffers_.at(match.regions[1].buffer.get()), index(b), b_pitch);
+  return fmt::format("tsr_mma_bf16<{}, {}, {}, {}>({}, &{}[{}], {}, &{}[{}], {});", down, across, a_by_steps,
+                     b_by_steps, buffers_.at(match.regions[2].buffer.get()), buffers_.at(match.regions[0].buffer.get()),
+                     index(a), a_pitch, buffers_.at(match.regions[1].buffer.get()), index(b), b_pitch);
 }
 
 std::string KernelPrinter::vector_move(const Stmt& s) {
@@ -384,8 +384,8 @@ void KernelPrinter::emit_store(const Stmt& s) {
   begin_expression(roots);
   // What is only moved keeps its bits.
   const bool moved = s->value->kind == ExprKind::kLoad && s->value->dtype == s->buffer->dtype;
-  const std::string stored = moved ? element(*s->value->buffer, s->value->operands)
-                                   : ops_.to_storage(s->buffer->dtype, value(s->value));
+  const std::string stored =
+      moved ? element(*s->value->buffer, s->value->operands) : ops_.to_storage(s->buffer->dtype, value(s->value));
   const std::string place = element(*s->buffer, s->indices);
   values_.clear();
   line(fmt::format("{} = {};", place, without_parentheses(stored)));

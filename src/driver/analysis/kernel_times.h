@@ -30,8 +30,8 @@ MachinePeaks measure_roofline(int threads, const std::vector<KernelInfo>& kernel
 
 // One entry for each kernel: index, nodes, rule, calls, us, percent (of the sum), flops, bytes (of all calls), gflops,
 // gbytes, unit (whose peak is the measure), percent_of_peak, percent_of_bound, bound ("compute", or "memory"), level.
-// device ("cpu", or the device's name). What follows from counts that the module does not have (sizes that only a run knows), or from a
-// peak that was not measured, as those of devices, is null.
+// device ("cpu", or the device's name). What follows from counts that the module does not have (sizes that only a run
+// knows), or from a peak that was not measured, as those of devices, is null.
 nlohmann::json kernels_json(const Model& model, const std::vector<KernelTime>& times, const MachinePeaks& peaks);
 // The machine's side of it: threads, peak_gflops (of f32), the peaks of other units, and the bandwidth of each level.
 nlohmann::json roofline_json(const MachinePeaks& peaks, int threads);

@@ -50,8 +50,7 @@ void KernelTrace::on_piece(int32_t kernel, int32_t worker, int32_t phase) {
 
 void KernelTrace::on_operation(int32_t device, const char* operation, int64_t begin_ns, int64_t end_ns) {
   const std::lock_guard lock(mutex_);
-  operations_.push_back({-1, -1, device, begin_ns - zero_, end_ns - zero_,
-                         end_ns - begin_ns, 0, operation});
+  operations_.push_back({-1, -1, device, begin_ns - zero_, end_ns - zero_, end_ns - begin_ns, 0, operation});
 }
 
 std::vector<KernelSpan> KernelTrace::spans() const {

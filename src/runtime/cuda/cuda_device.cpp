@@ -174,8 +174,8 @@ int32_t start(void* argument, void* of, void* const* args, uint32_t num_args, co
     const CudaLaunch& launch = operation->image->launches[operation->first_launch + i];
     const auto& [x, y, z] = launch.blocks;
     if (x == 0 || y == 0 || z == 0) continue;
-    answer = cuda.cuLaunchKernel(launch.function, x, y, z, launch.threads[0], launch.threads[1],
-                                                 launch.threads[2], 0, queue->stream, parameters, nullptr);
+    answer = cuda.cuLaunchKernel(launch.function, x, y, z, launch.threads[0], launch.threads[1], launch.threads[2], 0,
+                                 queue->stream, parameters, nullptr);
   }
   if (queue->trace && answer == 0) answer = tell(queue, operation);
   return note(queue, answer, operation->row.entry);

@@ -7,19 +7,20 @@
 #include "schedule/gpu/gpu_rules.h"
 #include "schedule/kernel/linear_kernel.h"
 #include "schedule/kernel/loop_builder.h"
+#include "schedule/kernel/partial_results.h"
 
 namespace tessera::inline schedule {
 namespace {
 
-constexpr int64_t kLeastSteps = 32;   // of a reduction that is worth several threads
-constexpr int64_t kWidth = 32;        // outputs of a block, whose operands a warp reads together
-constexpr int64_t kInFlight = 16;     // steps whose operands a thread waits for at once
+constexpr int64_t kLeastSteps = 32;  // of a reduction that is worth several threads
+constexpr int64_t kWidth = 32;       // outputs of a block, whose operands a warp reads together
+constexpr int64_t kInFlight = 16;    // steps whose operands a thread waits for at once
 
 }  // namespace
 
 GpuRuleResult gpu_columns(const TensorProgram& program, const GpuLimits& limits) {
   std::string why;
-  const auto kernel = make_linear_kernel(program, why, Results::kSeveral);
+  const auto kernel = make_linear_kernel(program, why, Results::kPairs);
   if (!kernel) return Declined{why};
   const std::vector<LinearReduction> reductions = all_reductions(*kernel);
   if (reductions.empty()) return Declined{"nothing is reduced"};
@@ -50,12 +51,9 @@ GpuRuleResult gpu_columns(const TensorProgram& program, const GpuLimits& limits)
   const auto if_inside = [&](const Expr& x, Stmt body) {
     return outputs.extent % kWidth == 0 ? body : if_then(output_of(x) < Expr(outputs.extent), std::move(body));
   };
-  std::vector<BufferPtr> partial;
+  const Partials partial = make_partials(reductions, "partial", {groups, kWidth}, MemoryScope::kLocal);
   int64_t bytes = 0;
-  for (const LinearReduction& reduction : reductions) {
-    partial.push_back(make_buffer("partial", reduction.dtype, {groups, kWidth}, MemoryScope::kLocal));
-    bytes += dtype_bytes(reduction.dtype, groups * kWidth);
-  }
+  for (const LinearReduction& reduction : reductions) bytes += dtype_bytes(reduction.dtype, groups * kWidth);
   if (bytes > limits.shared_bytes) return Declined{"the partial results do not fit in shared memory"};
 
   // Each group takes every groups-th step,
@@ -64,21 +62,12 @@ GpuRuleResult gpu_columns(const TensorProgram& program, const GpuLimits& limits)
       [&](const Expr& group, const Expr& x) {
         VarMap at;
         outputs.values_at(output_of(x), bounds, at);
-        std::vector<BufferPtr> registers;
-        std::vector<Stmt> all;
-        for (const LinearReduction& reduction : reductions) {
-          registers.push_back(make_buffer("acc", reduction.dtype, {1}, MemoryScope::kRegister));
-          all.push_back(store(registers.back(), {0}, combiner_identity(reduction.combiner, reduction.dtype)));
-        }
+        const Partials sums = make_partials(reductions, "acc", {1});
+        std::vector<Stmt> all = {clear_partials(reductions, sums, {0})};
         const auto update = [&](const Expr& step) {
           VarMap here = at;
           steps.values_at(step, bounds, here);
-          std::vector<Stmt> updates;
-          for (size_t r = 0; r < reductions.size(); ++r)
-            updates.push_back(store(registers[r], {0},
-                                    combine(reductions[r].combiner, load(registers[r], {0}),
-                                            substitute(reductions[r].value, here))));
-          return seq(std::move(updates));
+          return add_element(reductions, sums, {0}, here);
         };
         std::vector<Stmt> loops;
         const int64_t round = groups * kInFlight, whole = steps.extent / round, rest = steps.extent % round;
@@ -88,9 +77,7 @@ GpuRuleResult gpu_columns(const TensorProgram& program, const GpuLimits& limits)
               [&](const Var& number) {
                 return unrolled_loop(
                     "flight", kInFlight,
-                    [&](const Var& i) {
-                      return update((number * Expr(kInFlight) + i) * Expr(groups) + group);
-                    },
+                    [&](const Var& i) { return update((number * Expr(kInFlight) + i) * Expr(groups) + group); },
                     bounds);
               },
               bounds));
@@ -104,11 +91,8 @@ GpuRuleResult gpu_columns(const TensorProgram& program, const GpuLimits& limits)
               },
               bounds));
         all.push_back(if_inside(x, seq(std::move(loops))));
-        for (size_t r = 0; r < reductions.size(); ++r)
-          all.push_back(store(partial[r], {group, x}, load(registers[r], {0})));
-        Stmt body = seq(std::move(all));
-        for (size_t r = registers.size(); r-- > 0;) body = alloc(registers[r], std::move(body));
-        return body;
+        for (size_t r = 0; r < reductions.size(); ++r) all.push_back(store(partial[r], {group, x}, load(sums[r], {0})));
+        return alloc_all(sums, seq(std::move(all)));
       },
       bounds);
   // and the first one adds what they have, in their order.
@@ -117,26 +101,16 @@ GpuRuleResult gpu_columns(const TensorProgram& program, const GpuLimits& limits)
       [&](const Expr&, const Expr& x) {
         VarMap at;
         outputs.values_at(output_of(x), bounds, at);
-        std::vector<BufferPtr> totals;
-        std::vector<Stmt> all, adds;
-        VarMap finished = at;
-        for (size_t r = 0; r < reductions.size(); ++r) {
-          totals.push_back(make_buffer("total", reductions[r].dtype, {1}, MemoryScope::kRegister));
-          all.push_back(store(totals[r], {0}, load(partial[r], {0, x})));
-          finished[reductions[r].result_var.get()] = load(totals[r], {0});
-        }
+        std::vector<Stmt> all;
         for (int64_t group = 1; group < groups; ++group)
-          for (size_t r = 0; r < reductions.size(); ++r)
-            all.push_back(store(totals[r], {0},
-                                combine(reductions[r].combiner, load(totals[r], {0}), load(partial[r], {group, x}))));
+          all.push_back(add_partials(reductions, partial, {0, x}, partial, {Expr(group), x}));
+        VarMap finished = at;
+        finish_partials(reductions, partial, {0, x}, finished);
         all.push_back(with_results(*kernel, 1, [&](const StoreResults& store_at) { return store_at(finished, 0); }));
-        Stmt body = seq(std::move(all));
-        for (size_t r = totals.size(); r-- > 0;) body = alloc(totals[r], std::move(body));
-        return if_inside(x, body);
+        return if_inside(x, seq(std::move(all)));
       },
       bounds);
-  Stmt body = seq({sums, finish});
-  for (size_t r = partial.size(); r-- > 0;) body = alloc(partial[r], std::move(body));
+  const Stmt body = alloc_all(partial, seq({sums, finish}));
   return gpu_program(program.name, *kernel, for_loop(block, 0, blocks, ForKind::kBlockX, body));
 }
 

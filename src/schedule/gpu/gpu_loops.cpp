@@ -1,5 +1,6 @@
 #include "schedule/gpu/gpu_loops.h"
 
+#include <unordered_set>
 #include <utility>
 
 namespace tessera::inline schedule {
@@ -25,6 +26,22 @@ bool reads_neighbours(const Expr& value, const Var& var, const Bounds& bounds) {
     near = near && as_int(simplify(substitute(here, next) - here, bounds)) == 1;
   });
   return loads && near;
+}
+
+std::vector<Expr> certain_loads(const Expr& value) {
+  std::vector<Expr> loads;
+  std::unordered_set<const ExprNode*> seen;
+  const std::function<void(const Expr&)> visit = [&](const Expr& e) {
+    if (!seen.insert(e.get()).second) return;
+    if (e->kind == ExprKind::kLoad) loads.push_back(e);
+    const bool guards = e->kind == ExprKind::kSelect ||
+                        (e->kind == ExprKind::kBinary && (e->binary == BinaryOp::kAnd || e->binary == BinaryOp::kOr));
+    if (guards) visit(e->operands[0]);
+    else
+      for (const Expr& operand : e->operands) visit(operand);
+  };
+  visit(value);
+  return loads;
 }
 
 LoopProgram gpu_program(const std::string& name, const LinearKernel& kernel, Stmt body) {

@@ -25,9 +25,12 @@ struct FlatAxes {
   void values_at(const Expr& index, const Bounds& bounds, VarMap& values) const;
 };
 
-// Whether the elements that an expression reads at neighbouring values of the variable are neighbours in memory, of each
-// load that depends on it; some load does.
+// Whether the elements that an expression reads at neighbouring values of the variable are neighbours in memory, of
+// each load that depends on it; some load does.
 bool reads_neighbours(const Expr& value, const Var& var, const Bounds& bounds);
+
+// What an expression loads whatever its conditions say, each once.
+std::vector<Expr> certain_loads(const Expr& value);
 
 // A loop program of a linear kernel with this body.
 LoopProgram gpu_program(const std::string& name, const LinearKernel& kernel, Stmt body);

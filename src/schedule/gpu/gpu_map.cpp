@@ -1,7 +1,6 @@
 #include <algorithm>
 #include <optional>
 #include <unordered_map>
-#include <unordered_set>
 #include <utility>
 
 #include "schedule/gpu/gpu_loops.h"
@@ -22,22 +21,6 @@ int64_t lanes_for(const LinearKernel& kernel, int64_t elements, const GpuLimits&
   if (last.stride != 1 || bytes == 0 || bytes > kVectorBytes / 2) return 1;
   const int64_t lanes = std::min<int64_t>(kVectorBytes / bytes, 8);
   return last.extent % lanes == 0 && elements >= lanes * limits.wanted_threads ? lanes : 1;
-}
-
-// What an expression loads whatever its conditions say, each once.
-std::vector<Expr> certain_loads(const Expr& value) {
-  std::vector<Expr> loads;
-  std::unordered_set<const ExprNode*> seen;
-  const std::function<void(const Expr&)> visit = [&](const Expr& e) {
-    if (!seen.insert(e.get()).second) return;
-    if (e->kind == ExprKind::kLoad) loads.push_back(e);
-    const bool guards = e->kind == ExprKind::kSelect ||
-                        (e->kind == ExprKind::kBinary && (e->binary == BinaryOp::kAnd || e->binary == BinaryOp::kOr));
-    if (guards) visit(e->operands[0]);
-    else for (const Expr& operand : e->operands) visit(operand);
-  };
-  visit(value);
-  return loads;
 }
 
 // A thread's elements: vectors to registers, the value lane by lane, a vector from registers.
@@ -66,7 +49,8 @@ Stmt elements_of_vector(const LinearKernel& kernel, const VarMap& first, int64_t
     if (as_int(simplify(substitute(index, next) - index, bounds)) != 1) continue;
     const BufferPtr held = make_buffer(wanted->buffer->name + "_lanes", wanted->dtype, {lanes}, MemoryScope::kRegister);
     parts.push_back(each_lane("lane", ForKind::kVectorized, [&](const Var& lane) {
-      return store(held, {lane}, load(wanted->buffer, {simplify(substitute(wanted->operands[0], at_lane(lane)), bounds)}));
+      return store(held, {lane},
+                   load(wanted->buffer, {simplify(substitute(wanted->operands[0], at_lane(lane)), bounds)}));
     }));
     registers.push_back(held);
     of_load[wanted.get()] = held;

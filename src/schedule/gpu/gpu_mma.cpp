@@ -83,8 +83,8 @@ class WarpProduct : ProductTile {
  private:
   struct Operand {
     const ProductOperand* side = nullptr;
-    BufferPtr piece;  // [steps, rows or columns], or the other way round: neighbours in memory are neighbours there
-    BufferPtr next;   // [warp, lane, elements]: of the thread's
+    BufferPtr piece;    // [steps, rows or columns], or the other way round: neighbours in memory are neighbours there
+    BufferPtr next;     // [warp, lane, elements]: of the thread's
     int64_t lanes = 1;  // elements that are moved at once
 
     int64_t fast() const { return side->by_steps ? kSteps : side->tile; }
@@ -158,10 +158,9 @@ class WarpProduct : ProductTile {
       };
       const Stmt move = each("lane", ForKind::kVectorized, of.lanes, [&](const Expr& lane) {
         const Expr value = at(lane).value;
-        return store(of.next, held(lane),
-                     value->kind == ExprKind::kLoad
-                         ? load(value->buffer, {simplify(value->operands[0], bounds_)})
-                         : value);
+        return store(
+            of.next, held(lane),
+            value->kind == ExprKind::kLoad ? load(value->buffer, {simplify(value->operands[0], bounds_)}) : value);
       });
       const Expr inside = at(Expr(0)).inside;
       if (is_true(inside)) return move;
@@ -185,9 +184,8 @@ class WarpProduct : ProductTile {
 
   Stmt clear() {
     return threads("clear", [&](const Thread& thread) {
-      return each("i", ForKind::kUnrolled, down_ * across_ * 4, [&](const Expr& i) {
-        return store(sums_, {thread.warp, thread.lane, i}, const_of(DType::kF32, 0));
-      });
+      return each("i", ForKind::kUnrolled, down_ * across_ * 4,
+                  [&](const Expr& i) { return store(sums_, {thread.warp, thread.lane, i}, const_of(DType::kF32, 0)); });
     });
   }
 
@@ -203,15 +201,16 @@ class WarpProduct : ProductTile {
     return i * Expr(across_ * 4) + j * Expr(4) + h * Expr(2) + l;
   }
   Expr element(const Operand& of, const Expr& place, const Expr& step) const {
-    return cast(DType::kF32, load(of.piece, of.side->by_steps ? std::vector<Expr>{place, step}
-                                                              : std::vector<Expr>{step, place}));
+    return cast(DType::kF32,
+                load(of.piece, of.side->by_steps ? std::vector<Expr>{place, step} : std::vector<Expr>{step, place}));
   }
 
   Stmt multiply(const Thread& thread) {
     const TensorIntrinsic* intrinsic = find_intrinsic("cuda.mma.bf16");
     std::vector<Stmt> parts;
     for (int64_t first = 0; first < kSteps; first += kTileTerms) {
-      const auto loop = [&](const char* name, ForKind kind, int64_t extent, const std::function<Stmt(const Var&)>& body) {
+      const auto loop = [&](const char* name, ForKind kind, int64_t extent,
+                            const std::function<Stmt(const Var&)>& body) {
         const Var var = make_var(name);
         bounds_.set(var, 0, extent - 1);
         return for_loop(var, 0, extent, kind, body(var));

@@ -15,6 +15,7 @@ constexpr std::array kGpuRules = {
             gpu_columns},
     GpuRule{"gpu_reduce", "long reductions by blocks of threads, a tree of partial results", Numerics::kRounding,
             gpu_reduce},
+    GpuRule{"gpu_turn", "operands that are turned: tiles in shared memory", Numerics::kExact, gpu_turn},
     GpuRule{"gpu_map", "a thread for each element of the output", Numerics::kExact, gpu_map},
 };
 

@@ -49,8 +49,8 @@ std::variant<GpuAnswer, Declined> schedule_for_gpu(const TensorProgram& kernel, 
 
 // ---- the rules ----
 
-// Products of matrices and convolutions whose operands are bf16, on tensor cores: warps of a block multiply tiles of the
-// operands' pieces in shared memory, while the next pieces come to registers.
+// Products of matrices and convolutions whose operands are bf16, on tensor cores: warps of a block multiply tiles of
+// the operands' pieces in shared memory, while the next pieces come to registers.
 GpuRuleResult gpu_mma(const TensorProgram& kernel, const GpuLimits& limits);
 
 // Sums of products of two operands, each of which depends on output axes that the other does not: products of matrices,
@@ -59,13 +59,17 @@ GpuRuleResult gpu_mma(const TensorProgram& kernel, const GpuLimits& limits);
 // sums a smaller tile in registers.
 GpuRuleResult gpu_tile(const TensorProgram& kernel, const GpuLimits& limits);
 
-// Reductions whose neighbours in memory are outputs, as of a vector with a matrix: threads of a block along the outputs,
-// and groups of them along the reduction.
+// Reductions whose neighbours in memory are outputs, as of a vector with a matrix: threads of a block along the
+// outputs, and groups of them along the reduction.
 GpuRuleResult gpu_columns(const TensorProgram& kernel, const GpuLimits& limits);
 
 // Long reductions with few outputs: a block for each output, whose threads take turns, and then pairs of partial
 // results.
 GpuRuleResult gpu_reduce(const TensorProgram& kernel, const GpuLimits& limits);
+
+// Elements of which an operand has its neighbours along another axis than the output, as a transposition's: tiles go
+// through shared memory, so that both are read and written in rows.
+GpuRuleResult gpu_turn(const TensorProgram& kernel, const GpuLimits& limits);
 
 // Everything else: a thread for each element of the output.
 GpuRuleResult gpu_map(const TensorProgram& kernel, const GpuLimits& limits);

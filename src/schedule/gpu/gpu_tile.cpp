@@ -22,8 +22,8 @@ class TiledProduct : ProductTile {
   std::string plan(const GpuLimits& limits) {
     if (std::string reason = find_axes(); !reason.empty()) return reason;
     const int64_t bytes = dtype_bytes(factors_.a.dtype(), 1), sum_bytes = dtype_bytes(kernel_.reduce_dtype, 1);
-    shape_ = choose_tile({a_side_.axes.extent, b_side_.axes.extent, steps_.extent, batch_.extent}, limits, bytes,
-                         sum_bytes);
+    shape_ =
+        choose_tile({a_side_.axes.extent, b_side_.axes.extent, steps_.extent, batch_.extent}, limits, bytes, sum_bytes);
     a_side_.tile = down().size(), b_side_.tile = across().size();
     if (!fits_grid()) return "too many tiles for a grid of blocks";
     if (shared_bytes_of(shape_, bytes, sum_bytes) > limits.shared_bytes)
@@ -86,8 +86,7 @@ class TiledProduct : ProductTile {
   Stmt clear() {
     return threads("clear", [&](const Thread& thread) {
       return each_sum([&](const Var& i, const Var& j) {
-        return store(sums_, {thread.block_y, thread.x, i, j},
-                     combiner_identity(Combiner::kSum, kernel_.reduce_dtype));
+        return store(sums_, {thread.block_y, thread.x, i, j}, combiner_identity(Combiner::kSum, kernel_.reduce_dtype));
       });
     });
   }
@@ -126,9 +125,8 @@ class TiledProduct : ProductTile {
     const Stmt steps = serial_loop(
         "piece", pieces,
         [&](const Var& piece) {
-          const Stmt arrive = threads("put", [&](const Thread& thread) {
-            return seq({put_one(side_a(), thread), put_one(side_b(), thread)});
-          });
+          const Stmt arrive = threads(
+              "put", [&](const Thread& thread) { return seq({put_one(side_a(), thread), put_one(side_b(), thread)}); });
           const Stmt sum = threads("sum", [&](const Thread& thread) {
             const Stmt product = multiply(thread);
             if (pieces == 1) return product;
@@ -196,8 +194,7 @@ class TiledProduct : ProductTile {
     return each_element(of, thread, [&](const Place& place) {
       const auto [value, inside] =
           read(of.side, of.side.factor, place.place, first + place.step, kTileSteps * groups());
-      return keeps(of, thread, place,
-                   is_true(inside) ? value : select(inside, value, const_of(value.dtype(), 0)));
+      return keeps(of, thread, place, is_true(inside) ? value : select(inside, value, const_of(value.dtype(), 0)));
     });
   }
 
@@ -237,22 +234,21 @@ class TiledProduct : ProductTile {
 
   // Adds the groups' sums, in their order, and goes on from there.
   Stmt join() {
-    const BufferPtr parts = make_buffer("parts", kernel_.reduce_dtype, {groups(), down().size(), across().size()},
-                                        MemoryScope::kLocal);
+    const BufferPtr parts =
+        make_buffer("parts", kernel_.reduce_dtype, {groups(), down().size(), across().size()}, MemoryScope::kLocal);
     const Stmt give = threads("give", [&](const Thread& thread) {
       return each_sum([&](const Var& i, const Var& j) {
-        return store(parts,
-                     {thread.group, down().place(i, thread.y, bounds_), across().place(j, thread.x, bounds_)},
+        return store(parts, {thread.group, down().place(i, thread.y, bounds_), across().place(j, thread.x, bounds_)},
                      load(sums_, {thread.block_y, thread.x, i, j}));
       });
     });
-    const int64_t elements = down().size() * across().size(), rounds = (elements + shape_.threads() - 1) / shape_.threads();
+    const int64_t elements = down().size() * across().size(),
+                  rounds = (elements + shape_.threads() - 1) / shape_.threads();
     const Stmt add = threads("join", [&](const Thread& thread) {
       return unrolled_loop(
           "round", rounds,
           [&](const Var& round) {
-            const Expr number =
-                round * Expr(shape_.threads()) + thread.block_y * Expr(across().threads) + thread.x;
+            const Expr number = round * Expr(shape_.threads()) + thread.block_y * Expr(across().threads) + thread.x;
             const Expr row = simplify(floordiv(number, Expr(across().size())), bounds_);
             const Expr column = simplify(floormod(number, Expr(across().size())), bounds_);
             const BufferPtr total = make_buffer("total", kernel_.reduce_dtype, {1}, MemoryScope::kRegister);
@@ -272,7 +268,7 @@ class TiledProduct : ProductTile {
     return alloc(parts, seq({give, add}));
   }
 
-  TileShape shape_;
+  GpuTileShape shape_;
   bool rows_by_steps_ = true, columns_by_steps_ = false;
   BufferPtr a_, b_, next_a_, next_b_, sums_;
 };

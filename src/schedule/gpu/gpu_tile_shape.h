@@ -23,7 +23,7 @@ struct TileSide {
 
 // A block computes `down` by `across` sums. Where these are few for a device, several groups of its threads take turns
 // with the steps of the sum, and their partial sums are added in the order of the groups.
-struct TileShape {
+struct GpuTileShape {
   TileSide down, across;
   int64_t groups = 1;
   bool ahead = false;  // the next piece is on its way to registers while threads multiply the current one
@@ -42,7 +42,8 @@ struct ProductExtents {
 
 // The shape of the least time by an estimate: what multiprocessors do in a cycle, how long memory takes to answer, and
 // how many blocks there are for them. Its shared memory fits `limits`; element_bytes: of operands and of sums.
-TileShape choose_tile(const ProductExtents& product, const GpuLimits& limits, int64_t operand_bytes, int64_t sum_bytes);
-int64_t shared_bytes_of(const TileShape& shape, int64_t operand_bytes, int64_t sum_bytes);
+GpuTileShape choose_tile(const ProductExtents& product, const GpuLimits& limits, int64_t operand_bytes,
+                         int64_t sum_bytes);
+int64_t shared_bytes_of(const GpuTileShape& shape, int64_t operand_bytes, int64_t sum_bytes);
 
 }  // namespace tessera::inline schedule

@@ -1,7 +1,7 @@
 // What the GPUs of NVIDIA's have instructions for, from sm_80 on. The form: loop/intrinsic_text.h.
 //
-// A product of a warp's is written as what each of its 32 threads has of the sums: of a tile of 16 rows by 8 columns the
-// rows lane / 4 and lane / 4 + 8, and the columns 2 * (lane % 4) and the one behind it, as mma.sync deals them.
+// A product of a warp's is written as what each of its 32 threads has of the sums: of a tile of 16 rows by 8 columns
+// the rows lane / 4 and lane / 4 + 8, and the columns 2 * (lane % 4) and the one behind it, as mma.sync deals them.
 #include "target/intrinsic_texts.h"
 
 namespace tessera::inline target {
