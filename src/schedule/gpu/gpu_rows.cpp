@@ -79,6 +79,7 @@ class RowKernel {
       for (const size_t value : member.args)
         if (value >= joined_.num_args) columns = std::max(columns, extent_of(*joined_.values[value].buffer, num_rows_));
     columns = std::max(columns, extent_of(result, num_rows_));
+    if (columns == 1) return "rows are of one element";
     for (size_t d = 0; d < num_rows_; ++d) {
       extents_.push_back(extent_of(result, d));
       if (extents_.back() < 1) return "a run decides about the number of rows";
