@@ -19,6 +19,10 @@ constexpr int64_t kLeastBytes = 256 << 10;  // of the matrix: smaller ones stay 
 constexpr int64_t kLeastSteps = 128;        // fewer rows of the matrix are read side by side by tiles, too
 constexpr int64_t kSteps = 8;               // rows of the matrix that are read side by side
 constexpr int64_t kManyRows = 5;
+// More rows of the result take so much arithmetic that memory waits for it. Of a matrix that comes from there, the next
+// rows are asked for beforehand, fewer side by side; out of a cache both only cost.
+constexpr int64_t kFarBytes = 16 << 20;
+constexpr int64_t kFarSteps = 4;
 constexpr int64_t kDistance = 5;  // vectors between the sums of two rows
 
 struct StreamedProduct {
@@ -79,12 +83,13 @@ std::string find_product(StreamedProduct& p) {
 
 class Emitter {
  public:
-  Emitter(const StreamedProduct& product, int64_t lanes, int64_t steps, int64_t chunk)
+  Emitter(const StreamedProduct& product, int64_t lanes, int64_t steps, int64_t chunk, bool asks)
       : p_(product),
         dtype_(product.kernel.reduce_dtype),
         lanes_(lanes),
         steps_(steps),
         chunk_(chunk),
+        asks_(asks),
         row_distance_(product.num_rows < kManyRows ? chunk + kDistance * lanes : chunk) {
     sums_ = make_buffer("sums", dtype_, {p_.num_rows * row_distance_}, MemoryScope::kLocal);
   }
@@ -156,8 +161,19 @@ class Emitter {
           });
         }));
       parts.push_back(move(false));
-      return alloc(acc, seq(std::move(parts)));
+      return asking(alloc(acc, seq(std::move(parts))), first + begin, step + Expr(steps), steps);
     });
+  }
+
+  // `body` with requests for `steps` rows of the matrix from `step` on: a loop that runs once for each.
+  Stmt asking(Stmt body, const Expr& column, const Expr& step, int64_t steps) const {
+    if (!asks_) return body;
+    for (int64_t s = steps; s-- > 0;) {
+      const Expr at =
+          substitute(p_.of_columns->operands[0], {{p_.column.var.get(), column}, {p_.step.var.get(), step + Expr(s)}});
+      body = prefetching(for_loop(make_var("z"), 0, 1, ForKind::kSerial, body), p_.of_columns->buffer, {at});
+    }
+    return body;
   }
 
   // Whole vectors of columns, and those that are left.
@@ -189,6 +205,7 @@ class Emitter {
   const StreamedProduct& p_;
   const DType dtype_;
   const int64_t lanes_, steps_, chunk_;
+  const bool asks_;             // for rows of the matrix before they are used
   const int64_t row_distance_;  // of sums; apart from a power of two in the second level, whose sets they would share
 
   BufferPtr sums_;
@@ -210,7 +227,8 @@ RuleResult streamed_product(const TensorProgram& program, const Target& target, 
   const int64_t bytes = dtype_bytes(product.kernel.reduce_dtype, extent * columns);
   if (!knobs.asked() && (bytes < kLeastBytes || columns < 8 * lanes || extent < kLeastSteps))
     return Declined{"the matrix stays in cache, or has few rows"};
-  const int64_t steps = knobs.choose("steps", {1, 2, 4, 8, 16}, kSteps);
+  const bool asks = product.num_rows >= kManyRows && bytes >= kFarBytes;
+  const int64_t steps = knobs.choose("steps", {1, 2, 4, 8, 16}, asks ? kFarSteps : kSteps);
   // Sums of few rows stay in half of the second level of cache, and rows of the matrix are long; those of more rows
   // move more than the matrix does, and stay in a third of the first. Threads have several chunks each: one may be
   // late.
@@ -224,7 +242,7 @@ RuleResult streamed_product(const TensorProgram& program, const Target& target, 
   ScheduledKernel result;
   result.program.name = program.name;
   result.program.params = product.kernel.params;
-  result.program.body = Emitter(product, lanes, steps, std::min(chunk, columns)).emit();
+  result.program.body = Emitter(product, lanes, steps, std::min(chunk, columns), asks).emit();
   return result;
 }
 
