@@ -33,6 +33,7 @@ bool works_by_element(const Node& node) {
 
 bool Taken::fits(const Graph& graph, const Shape& shape) const {
   if (op_) return a_->fits(graph, shape) && b_->fits(graph, shape);
+  if (a_) return broadcasts_to(shape_, shape);
   return broadcasts_to(graph.type(condition_).shape, shape);
 }
 
@@ -42,6 +43,17 @@ ValueId Taken::value(GraphBuilder& builder, const OpTable& ops) {
     const ValueId a = a_->value(builder, ops), b = b_->value(builder, ops);
     return made_ = builder.add(ops.get(op_), {a, b});
   }
+  if (a_) {
+    const auto cast = [&](ValueId v, DType to) { return builder.add(ops.get("cast"), {v}, {{"to", to}}); };
+    const ValueId all = builder.add(ops.get("broadcast"), {a_->value(builder, ops)}, {{"shape", whole_}});
+    const size_t more = whole_.size() - shape_.size();
+    std::vector<int64_t> axes;
+    for (size_t d = 0; d < whole_.size(); ++d)
+      if (d < more || is_const_int(shape_[d - more], 1)) axes.push_back(static_cast<int64_t>(d));
+    const ValueId most = builder.add(ops.get("reduce"), {cast(all, DType::kI32)},
+                                     {{"axes", axes}, {"keepdims", true}, {"kind", std::string("max")}});
+    return made_ = cast(builder.add(ops.get("reshape"), {most}, {{"shape", shape_}}), DType::kBool);
+  }
   return made_ = holds_ ? condition_ : builder.add(ops.get("logical_not"), {condition_});
 }
 
@@ -50,7 +62,8 @@ TakenPtr taken_of_operand(const Graph& graph, const Node& node, size_t operand, 
   const Shape& shape = graph.type(node.inputs[operand]).shape;
   if (node.op->name == "select" && operand > 0) {
     TakenPtr own = Taken::where(node.inputs[0], operand == 1);
-    if (!own->fits(graph, shape)) return {};
+    const Shape& whole = graph.type(node.outputs[0]).shape;
+    if (!own->fits(graph, shape)) return Taken::any_of(std::move(own), whole, shape);
     if (!taken) return own;
     return taken->fits(graph, shape) ? Taken::both(std::move(own), taken) : own;
   }

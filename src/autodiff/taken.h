@@ -23,6 +23,14 @@ class Taken {
     return std::make_shared<Taken>("logical_or", std::move(a), std::move(b));
   }
 
+  // For something of `shape` that broadcasts to `whole`: whether `a` holds for any of the elements that it becomes.
+  static TakenPtr any_of(TakenPtr a, Shape whole, Shape shape) {
+    auto any = std::make_shared<Taken>(nullptr, std::move(a), nullptr);
+    any->whole_ = std::move(whole);
+    any->shape_ = std::move(shape);
+    return any;
+  }
+
   Taken(ValueId condition, bool holds) : condition_(condition), holds_(holds) {}
   Taken(const char* op, TakenPtr a, TakenPtr b) : op_(op), a_(std::move(a)), b_(std::move(b)) {}
 
@@ -36,6 +44,7 @@ class Taken {
   bool holds_ = true;
   const char* op_ = nullptr;
   TakenPtr a_ = {}, b_ = {};
+  Shape whole_ = {}, shape_ = {};  // of any_of, which has no operator
   ValueId made_ = -1;
 };
 

@@ -164,10 +164,10 @@ Expr tanh(const Expr& x) {
   const Format& f = format_of(x);
   const Expr a = abs(x);
   const Expr z = x * x;
-  const Expr near_zero = fma(x * z, is_f32(x) ? poly(kTanhF32, z) : poly(kTanhF64, z), x);
+  const Expr near_zero = fma(a * z, is_f32(x) ? poly(kTanhF32, z) : poly(kTanhF64, z), a);
   const Expr e = exp_in_range(min(a, f.c(is_f32(x) ? 10 : 20)) * f.c(2));
-  const Expr far = with_sign(f.c(1) - div(f.c(2), e + f.c(1)), x);
-  return select(a < f.c(0.625), near_zero, far);
+  const Expr far = f.c(1) - div(f.c(2), e + f.c(1));
+  return with_sign(select(a < f.c(0.625), near_zero, far), x);
 }
 
 Expr erf(const Expr& x) {
@@ -237,11 +237,14 @@ Expr odd(const Expr& quadrant) { return ne(bit_and(quadrant, 1), Expr(0)); }
 
 Expr negate_if(const Expr& condition, const Expr& v) { return select(condition, -v, v); }
 
+// Of an odd function: reduction loses the sign of a zero.
+Expr zero_of(const Expr& x, const Expr& v) { return select(equal(x, format_of(x).c(0)), x, v); }
+
 }  // namespace
 
 Expr sin(const Expr& x, bool narrow) {
   const SinCos sc = sin_cos(x, narrow);
-  return negate_if(ne(bit_and(sc.quadrant, 2), Expr(0)), select(odd(sc.quadrant), sc.cos, sc.sin));
+  return zero_of(x, negate_if(ne(bit_and(sc.quadrant, 2), Expr(0)), select(odd(sc.quadrant), sc.cos, sc.sin)));
 }
 
 Expr cos(const Expr& x, bool narrow) {
@@ -252,7 +255,7 @@ Expr cos(const Expr& x, bool narrow) {
 Expr tan(const Expr& x, bool narrow) {
   const SinCos sc = sin_cos(x, narrow);
   const Expr is_odd = odd(sc.quadrant);
-  return negate_if(is_odd, div(select(is_odd, sc.cos, sc.sin), select(is_odd, sc.sin, sc.cos)));
+  return zero_of(x, negate_if(is_odd, div(select(is_odd, sc.cos, sc.sin), select(is_odd, sc.sin, sc.cos))));
 }
 
 Expr atan(const Expr& x) {
@@ -346,7 +349,7 @@ Expr acosh(const Expr& x) {
 Expr atanh(const Expr& x) {
   const Format& f = format_of(x);
   const Expr a = abs(x);
-  return with_sign(log1p(div(a * f.c(2), f.c(1) - a)) * f.c(0.5), x) + select(a > f.c(1), f.c(kNan), f.c(0));
+  return select(a > f.c(1), f.c(kNan), with_sign(log1p(div(a * f.c(2), f.c(1) - a)) * f.c(0.5), x));
 }
 
 // ---- powers and remainders -----------------------------------------------------------------------------------------

@@ -130,6 +130,13 @@ class Operators(unittest.TestCase):
             self.same(found, expected, name)
         self.assertRaises(ValueError, lambda: tessera.tensor([1, 2]) ** -1)
 
+    def test_odd_functions_keep_the_sign_of_a_zero(self):
+        for name in ("sin", "tan", "tanh", "atanh", "sinh", "asinh", "asin", "atan", "erf"):
+            for dtype in (np.float16, np.float32, np.float64):
+                zeros = np.array([-0.0, 0.0, -0.0] * 7, dtype)
+                result = getattr(tessera.Tensor(zeros), name)().numpy()
+                np.testing.assert_array_equal(np.signbit(result), np.signbit(zeros), f"{name}, {dtype.__name__}")
+
     def test_floor_division_of_floats(self):
         x, y = floats(100, dtype=np.float64) * 9, floats(100, dtype=np.float64)
         a, b = tessera.tensor(x), tessera.tensor(y)
@@ -190,6 +197,12 @@ class Gradients(unittest.TestCase):
         np.testing.assert_array_equal(found(lambda x: where(x > 0, (x * bad).silu(), 0.0))[:2], [0, 0])
         np.testing.assert_array_equal(found(lambda x: where(x > 0, x[0] * bad, 0.0)), [3, 0, 0])
         np.testing.assert_array_equal(found(lambda x: where(x.sum() > 5, x.log().sum(), x.sum())), [1, 1, 1])
+
+        # Arms that are smaller than the condition count where any of what they become is taken.
+        rows = tessera.tensor([[False, False, True], [False, False, False]])
+        np.testing.assert_array_equal(found(lambda x: where(rows, x.log(), 0.0)), [0, 0, 0.5])
+        np.testing.assert_array_equal(found(lambda x: where(x > 5, x[:1].log(), x)), [1, 1, 1])
+        np.testing.assert_array_equal(found(lambda x: where(x > 1, x[2].log(), x[0].sqrt())), [np.nan, 0, 0.5])
 
         def both(x):  # what one reader takes counts
             y = x.log()
