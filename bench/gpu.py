@@ -373,7 +373,7 @@ def step_sanitizer(machine, results):
                     arguments = []
                     for key, value in feeds.items():
                         np.save(f"{work}/{key}.npy", value)
-                        arguments += ["--input", f"{key}={work}/{key}.npy"]
+                        arguments += ["--input", f"{key}=@{work}/{key}.npy"]
                     command = [tool, "--tool", check, "--error-exitcode", "9", machine.tessera, "run", f"{work}/m.so", *arguments]
                     done = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, timeout=300)
                     summary = [line for line in done.stdout.splitlines() if "SUMMARY" in line]

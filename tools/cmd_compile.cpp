@@ -34,9 +34,9 @@ struct CompileCommand {
 };
 
 const std::map<std::string, Emit> kEmits = {
-    {"module", Emit::kModule}, {"exe", Emit::kExecutable},   {"c", Emit::kCSource},     {"graph", Emit::kGraph},
-    {"loop", Emit::kLoop},     {"program", Emit::kProgram},  {"llvm", Emit::kLlvm},     {"asm", Emit::kAsm},
-    {"obj", Emit::kObj},       {"opencl", Emit::kGpuSource}, {"cuda", Emit::kGpuSource}};
+    {"module", Emit::kModule}, {"exe", Emit::kExecutable},   {"c", Emit::kCSource},      {"graph", Emit::kGraph},
+    {"loop", Emit::kLoop},     {"program", Emit::kProgram},  {"llvm", Emit::kLlvm},      {"asm", Emit::kAsm},
+    {"obj", Emit::kObj},       {"opencl", Emit::kGpuSource}, {"cuda", Emit::kGpuSource}, {"hip", Emit::kGpuSource}};
 
 bool is_text(Emit emit) {
   return emit != Emit::kModule && emit != Emit::kObj && emit != Emit::kExecutable && emit != Emit::kCSource;
@@ -222,7 +222,7 @@ Command add_compile_command(CLI::App& root) {
          "exe, the folder MODEL for c), and standard output for text")
       ->type_name("FILE");
   app->add_option("--emit", command->emit,
-                  "What to write: module, exe, c, opencl, cuda, graph, loop, program, llvm, asm, obj")
+                  "What to write: module, exe, c, opencl, cuda, hip, graph, loop, program, llvm, asm, obj")
       ->capture_default_str()
       ->check(CLI::IsMember(kEmits))
       ->type_name("KIND");

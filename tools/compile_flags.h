@@ -32,7 +32,7 @@ struct CompileFlags {
   std::string print_ir_after, save_temps, db;
   bool time_passes = false, verify_each = false;
   int64_t max_applications = INT64_MAX;
-  int64_t max_memory = 0;   // bytes; 0: no limit
+  int64_t max_memory = 0;  // bytes; 0: no limit
   double max_seconds = 0;  // 0: no limit
 };
 

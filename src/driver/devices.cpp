@@ -66,6 +66,7 @@ const std::array kBackEnds = {
     DeviceBackEnd{"opencl", "A device that OpenCL 1.2 reaches: a GPU, or the CPU by PoCL", generate_opencl, &kGpuLimits,
                   &opencl_c()},
     DeviceBackEnd{"cuda", "A GPU of NVIDIA's, by its driver", generate_cuda, &kCudaLimits, &cuda_cpp()},
+    DeviceBackEnd{"hip", "A GPU of AMD's: its kernels' text alone (--emit hip)", nullptr, &kGpuLimits, &hip_cpp()},
     DeviceBackEnd{"mpi", "A communicator: collectives between processes, by MPI", generate_collectives, nullptr,
                   nullptr, true},
     DeviceBackEnd{"loopback", "A communicator between sessions of one process, for tests", generate_collectives,
@@ -291,6 +292,13 @@ std::vector<DeviceImage> device_images(const Program& program, const Target& tar
   for (size_t i = 0; i < program.devices.size(); ++i) {
     const DeviceBackEnd* back_end = find_back_end(program.devices[i].kind);
     check(back_end != nullptr, "a device without a back end: " + program.devices[i].kind);
+    if (!back_end->generate)
+      throw UserError({.id = "TSR-4082",
+                       .message = fmt::format("there is no run time for '{}': its kernels can be printed, and not run",
+                                              back_end->kind),
+                       .node = {},
+                       .legal = fmt::format("--emit {}", back_end->kind),
+                       .hint = {}});
     CodegenOptions own = options;
     own.module_name = program.devices[i].name;
     own.want_ir = own.want_asm = false;

@@ -22,7 +22,8 @@ namespace tessera::inline driver {
 struct DeviceBackEnd {
   std::string_view kind;     // as --place and the runtime's library know it
   std::string_view summary;  // one sentence
-  // Of the kernels of device number `device`. `target` is the host's.
+  // Of the kernels of device number `device`. `target` is the host's. Null: there is no run time for it, and the
+  // kernels of a GPU are printed alone.
   DeviceImage (*generate)(const Program& program, int32_t device, const Target& target, const CodegenOptions& options);
   // Of a GPU: what its kernels may use, and the language that they are printed in. Null: kernels are scheduled as for
   // the host.

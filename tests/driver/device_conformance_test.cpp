@@ -25,7 +25,7 @@ namespace {
 std::vector<std::string> kinds() {
   std::vector<std::string> result;
   for (const DeviceBackEnd& back_end : device_back_ends())
-    if (!back_end.is_communicator) result.emplace_back(back_end.kind);
+    if (!back_end.is_communicator && back_end.generate) result.emplace_back(back_end.kind);
   return result;
 }
 

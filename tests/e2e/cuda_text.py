@@ -6,7 +6,8 @@
 Modules run through src/runtime/cuda on a driver that is none, which fails where it is told to: each failure is one error,
 and none hangs. It runs the operators of opencl_operators.py and resnet18 (all quick networks with --full), held against ONNX
 Runtime. nvcc compiles two networks in turn with the date (all with --full) to PTX for sm_80 and machine code for
-sm_90a: no registers are spilled, and no block shares more memory than the table says. It is $TESSERA_NVCC, the one of
+sm_90a: no registers are spilled, and no block shares more memory than the table says; clang compiles the same kernels as HIP for
+gfx90a. nvcc is $TESSERA_NVCC, the one of
 `scripts/setup.sh --cuda`, or that of PATH; without one that part is skipped.
 """
 import os
@@ -123,6 +124,23 @@ def check_nvcc(binary, nvcc, name):
         return 0.0
 
 
+def check_hip(binary, clang, name):
+    with tempfile.TemporaryDirectory() as work:
+        model, _ = runs.suite_model(name)
+        path, source = f"{work}/{name}.onnx", f"{work}/{name}.hip"
+        onnx.save(model, path)
+        problem = runs.tessera(binary, "compile", path, "--emit", "hip", "-o", source)
+        if problem:
+            return problem
+        done = subprocess.run([clang, "-x", "hip", "--offload-arch=gfx90a", "--cuda-device-only", "-nogpuinc", "-nogpulib", "-O2", "-S",
+                               "-o", f"{work}/out.s", source], text=True, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
+        if done.returncode:
+            return f"gfx90a: {done.stdout.strip()[:300]}"
+        with open(f"{work}/out.s") as f:
+            spilled = re.findall(r"vgpr_spill_count: +[1-9]", f.read())
+        return f"gfx90a: {len(spilled)} kernels spill registers" if spilled else 0.0
+
+
 def main():
     binary = os.path.abspath(sys.argv[1])
     os.environ["TESSERA_CUDA_LIBRARY"] = os.environ["TESSERA_NVRTC_LIBRARY"] = os.path.abspath(sys.argv[2])
@@ -130,11 +148,15 @@ def main():
     chosen = sys.argv[sys.argv.index("--models") + 1].split(",") if "--models" in sys.argv else None
     check_failures(binary, count)
     check_shim(binary, count, chosen or (QUICK if runs.is_full() else ["resnet18"]))
-    nvcc = find_nvcc()
+    nvcc, clang = find_nvcc(), shutil.which("clang++-19")
     networks = QUICK + LARGE
     if not runs.is_full():
         networks = [networks[(runs.today() * SHARE + i) % len(networks)] for i in range(SHARE)]
     for name in chosen or networks:
+        if clang:
+            count.result(f"{name} by clang for gfx90a", check_hip(binary, clang, name))
+        else:
+            count.skip(f"{name} by clang for gfx90a", "there is no clang++-19")
         if nvcc:
             count.result(f"{name} by nvcc", check_nvcc(binary, nvcc, name))
         else:

@@ -103,8 +103,7 @@ struct Counts {
 };
 
 void expect_threads_agree(const LoopProgram& program, const std::vector<Tensor>& given, const std::vector<Tensor>& want,
-                          Counts& counts,
-                          bool needs_all_barriers = true) {
+                          Counts& counts, bool needs_all_barriers = true) {
   ASSERT_THAT(verify(program), testing::IsEmpty()) << print(program);
   ASSERT_NO_THROW(by_loops(program, given)) << print(program);
   ASSERT_EQ(difference(by_loops(program, given), want), "") << print(program);

@@ -23,6 +23,13 @@ constexpr std::array kCudaHelpers = {
     Text{"f64_of_bits", "f64 f64_of_bits(u64 bits) { return __longlong_as_double((i64)bits); }"},
 };
 
+constexpr std::array kHipHelpers = {
+    Text{"bits_of_f32", "u32 bits_of_f32(f32 a) { return __builtin_bit_cast(u32, a); }"},
+    Text{"f32_of_bits", "f32 f32_of_bits(u32 bits) { return __builtin_bit_cast(f32, bits); }"},
+    Text{"bits_of_f64", "u64 bits_of_f64(f64 a) { return __builtin_bit_cast(u64, a); }"},
+    Text{"f64_of_bits", "f64 f64_of_bits(u64 bits) { return __builtin_bit_cast(f64, bits); }"},
+};
+
 constexpr std::array<std::string_view, 30> kOpenClNames = {
     "kernel", "global",   "local",   "constant", "private",      "read_only",   "write_only", "read_write",
     "half",   "uchar",    "ushort",  "uint",     "ulong",        "pipe",        "complex",    "imaginary",
@@ -45,6 +52,23 @@ constexpr std::string_view kOpenClPrelude =
     "#define rintf rint\n#define truncf trunc\n#define fmaf fma\n"
     "#pragma OPENCL FP_CONTRACT OFF\n";
 constexpr std::string_view kOpenClDoubles = "#pragma OPENCL EXTENSION cl_khr_fp64 : enable\ntypedef double f64;\n";
+
+// Functions are the compiler's own, so that no header is needed, and none disturbs.
+constexpr std::string_view kHipPrelude =
+    "#define fmaf __builtin_fmaf\n#define fma __builtin_fma\n#define fabsf __builtin_fabsf\n#define fabs "
+    "__builtin_fabs\n"
+    "#define sqrtf __builtin_sqrtf\n#define sqrt __builtin_sqrt\n#define floorf __builtin_floorf\n"
+    "#define floor __builtin_floor\n#define ceilf __builtin_ceilf\n#define ceil __builtin_ceil\n"
+    "#define rintf __builtin_rintf\n#define rint __builtin_rint\n#define truncf __builtin_truncf\n"
+    "#define trunc __builtin_trunc\n#define isnan(x) __builtin_isnan(x)\n#define isinf(x) __builtin_isinf(x)\n"
+    "#define NAN __builtin_nanf(\"\")\n#define INFINITY __builtin_inff()\n"
+    "typedef unsigned tsr_uint2 __attribute__((ext_vector_type(2)));\n"
+    "typedef unsigned tsr_uint4 __attribute__((ext_vector_type(4)));\n"
+    "typedef __PTRDIFF_TYPE__ ptrdiff_t;\n"
+    "static __attribute__((device)) inline void tsr_barrier() {\n"
+    "  __builtin_amdgcn_fence(__ATOMIC_RELEASE, \"workgroup\");\n  __builtin_amdgcn_s_barrier();\n"
+    "  __builtin_amdgcn_fence(__ATOMIC_ACQUIRE, \"workgroup\");\n}\n"
+    "#pragma clang fp contract(off)\n";
 
 // No header is needed: what C's headers define is here, unless the compiler has included them.
 constexpr std::string_view kCudaPrelude =
@@ -146,13 +170,37 @@ constexpr Dialect kCuda{
     .has_pointers = true,
 };
 
+constexpr Dialect kHip{
+    .name = "HIP C++",
+    .function = "static __attribute__((device)) inline",
+    .kernel = "extern \"C\" __attribute__((global))",
+    .restrict_word = "__restrict__ ",
+    .fuses = true,
+    .helpers = kHipHelpers,
+    .reserved = kCudaNames,
+    .global = "",
+    .shared = "__attribute__((shared)) ",
+    .aligned = "__attribute__((aligned(16))) ",
+    .vectors = {"u32", "tsr_uint2", "tsr_uint4"},
+    .thread = {"__builtin_amdgcn_workitem_id_x()", "__builtin_amdgcn_workitem_id_y()",
+               "__builtin_amdgcn_workitem_id_z()"},
+    .block = {"__builtin_amdgcn_workgroup_id_x()", "__builtin_amdgcn_workgroup_id_y()",
+              "__builtin_amdgcn_workgroup_id_z()"},
+    .barrier = "tsr_barrier();",
+    .bounds = "void __attribute__((amdgpu_flat_work_group_size({3}, {3})))",
+    .unroll = "#pragma unroll",
+    .has_pointers = true,
+};
+
 }  // namespace
 
 const Dialect& opencl_c() { return kOpenCl; }
 const Dialect& cuda_cpp() { return kCuda; }
+const Dialect& hip_cpp() { return kHip; }
 
 std::string prelude_of(const Dialect& dialect, bool doubles, bool warp_products) {
   if (&dialect == &kCuda) return std::string(kCudaPrelude) + std::string(warp_products ? kCudaWarpProducts : "");
+  if (&dialect == &kHip) return std::string(kHipPrelude) + std::string(kCudaPrelude);
   return std::string(doubles ? kOpenClDoubles : "") + std::string(kOpenClPrelude);
 }
 

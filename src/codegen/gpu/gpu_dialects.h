@@ -9,6 +9,7 @@ namespace tessera::inline gpu_codegen {
 
 const Dialect& opencl_c();  // 1.2
 const Dialect& cuda_cpp();
+const Dialect& hip_cpp();  // for AMD's GPUs, as hipcc or clang take it
 
 // What stands before the kernels of a source: types, and names of C's headers that helpers use. `doubles`: f64 is used;
 // `warp_products`: tsr_mma_bf16 is.

@@ -13,12 +13,10 @@
 namespace tessera::inline schedule {
 namespace {
 
-constexpr int64_t kWarpThreads = 32, kWarpsDown = 2, kWarpsAcross = 4;
-constexpr int64_t kWarps = kWarpsDown * kWarpsAcross, kThreads = kWarps * kWarpThreads;
+constexpr int64_t kWarpThreads = 32, kWarpsDown = 2;
 constexpr int64_t kTileRows = 16, kTileColumns = 8, kTileTerms = 16;  // of one instruction
-constexpr int64_t kSteps = 32;                                        // of the sum in shared memory at once
 constexpr int64_t kVector = 8;  // neighbours that are fetched at once; rows in shared memory are so much longer
-constexpr int64_t kLeastSteps = 16;
+constexpr int64_t kLeastSteps = 16, kMostThreads = 256;
 
 // A factor of bf16 that is converted to f32, as what it was; null for any other.
 Expr narrow_factor(const Expr& factor) {
@@ -34,22 +32,29 @@ class WarpProduct : ProductTile {
 
   // The reason why there is none for the kernel; empty when there is.
   std::string plan(const GpuLimits& limits) {
-    if (limits.threads < kThreads) return fmt::format("a block has fewer than {} threads", kThreads);
+    if (limits.threads < kMostThreads) return fmt::format("a block has fewer than {} threads", kMostThreads);
     if (std::string reason = find_axes(); !reason.empty()) return reason;
     if (steps_.extent < kLeastSteps) return fmt::format("a sum of {} products is too short", steps_.extent);
     a_side_.factor = narrow_factor(factors_.a);
     b_side_.factor = narrow_factor(factors_.b);
     if (!a_side_.factor || !b_side_.factor) return "the factors are not bf16";
-    // Smaller tiles where there are few for the device.
-    down_ = 4, across_ = 4;
-    const auto shape = [&] {
+    const auto shape = [&](int64_t down, int64_t across) {
+      down_ = down, across_ = across;
       a_side_.tile = kWarpsDown * kTileRows * down_;
-      b_side_.tile = kWarpsAcross * kTileColumns * across_;
+      b_side_.tile = warps_across_ * kTileColumns * across_;
     };
-    shape();
-    while (row_tiles() * column_tiles() * batch_.extent < limits.multiprocessors && (down_ > 1 || across_ > 2)) {
-      (a_side_.tile >= b_side_.tile && down_ > 1) || across_ == 2 ? down_ /= 2 : across_ /= 2;
-      shape();
+    const auto is_busy = [&] { return row_tiles() * column_tiles() * batch_.extent >= limits.multiprocessors; };
+    // Few warps with large tiles read least of shared memory; where there are few such tiles for the device, more warps
+    // with smaller ones wait less for it.
+    warps_across_ = 2, steps_of_piece_ = 64;
+    shape(4, 8);
+    if (!is_busy() || shared_bytes() > limits.shared_bytes) {
+      warps_across_ = 4, steps_of_piece_ = 32;
+      shape(4, 4);
+      while (!is_busy() && (down_ > 1 || across_ > 2)) {
+        if ((a_side_.tile >= b_side_.tile && down_ > 1) || across_ == 2) shape(down_ / 2, across_);
+        else shape(down_, across_ / 2);
+      }
     }
     if (!fits_grid()) return "too many tiles for a grid of blocks";
     if (shared_bytes() > limits.shared_bytes) return "the operands' pieces do not fit in shared memory";
@@ -60,8 +65,9 @@ class WarpProduct : ProductTile {
     return in_blocks([&] {
       a_ = make_operand("rows", a_side_);
       b_ = make_operand("columns", b_side_);
-      sums_ = make_buffer("sums", DType::kF32, {kWarps, kWarpThreads, down_ * across_ * 4}, MemoryScope::kRegister);
-      const int64_t pieces = (steps_.extent + kSteps - 1) / kSteps;
+      sums_ =
+          make_buffer("sums", DType::kF32, {num_warps(), kWarpThreads, down_ * across_ * 4}, MemoryScope::kRegister);
+      const int64_t pieces = (steps_.extent + steps_of_piece_ - 1) / steps_of_piece_;
       const Stmt begin = threads("first", [&](const Thread& thread) { return fetch(Expr(0), thread); });
       const Stmt steps = serial_loop(
           "piece", pieces,
@@ -87,19 +93,18 @@ class WarpProduct : ProductTile {
     BufferPtr next;     // [warp, lane, elements]: of the thread's
     int64_t lanes = 1;  // elements that are moved at once
 
-    int64_t fast() const { return side->by_steps ? kSteps : side->tile; }
-    int64_t moves() const { return side->tile * kSteps / lanes; }
-    int64_t rounds() const { return (moves() + kThreads - 1) / kThreads; }
+    int64_t fast = 1, moves = 1, rounds = 1;  // elements that are neighbours; groups of lanes, and of a thread
   };
   struct Thread {
     Expr warp, lane;
     Expr number() const { return warp * Expr(kWarpThreads) + lane; }
-    Expr down() const { return floordiv(warp, Expr(kWarpsAcross)); }
-    Expr across() const { return floormod(warp, Expr(kWarpsAcross)); }
+    int64_t warps_across;
+    Expr down() const { return floordiv(warp, Expr(warps_across)); }
+    Expr across() const { return floormod(warp, Expr(warps_across)); }
   };
 
-  static int64_t piece_elements(const ProductOperand& side) {
-    return side.by_steps ? side.tile * (kSteps + kVector) : kSteps * (side.tile + kVector);
+  int64_t piece_elements(const ProductOperand& side) const {
+    return side.by_steps ? side.tile * (steps_of_piece_ + kVector) : steps_of_piece_ * (side.tile + kVector);
   }
   int64_t shared_bytes() const { return dtype_bytes(DType::kBF16, piece_elements(a_side_) + piece_elements(b_side_)); }
 
@@ -114,17 +119,22 @@ class WarpProduct : ProductTile {
     Operand of;
     of.side = &side;
     of.lanes = in_vectors(side) ? kVector : 1;
-    of.piece = make_buffer(name, DType::kBF16,
-                           side.by_steps ? Shape{side.tile, kSteps + kVector} : Shape{kSteps, side.tile + kVector},
-                           MemoryScope::kLocal);
-    of.next = make_buffer("next_" + name, DType::kBF16, {kWarps, kWarpThreads, of.rounds() * of.lanes},
+    of.fast = side.by_steps ? steps_of_piece_ : side.tile;
+    of.moves = side.tile * steps_of_piece_ / of.lanes;
+    of.rounds = (of.moves + num_threads() - 1) / num_threads();
+    of.piece = make_buffer(
+        name, DType::kBF16,
+        side.by_steps ? Shape{side.tile, steps_of_piece_ + kVector} : Shape{steps_of_piece_, side.tile + kVector},
+        MemoryScope::kLocal);
+    of.next = make_buffer("next_" + name, DType::kBF16, {num_warps(), kWarpThreads, of.rounds * of.lanes},
                           MemoryScope::kRegister);
     return of;
   }
 
   Stmt threads(const std::string& name, const std::function<Stmt(const Thread&)>& body) {
     return thread_nest(
-        name, kWarps, kWarpThreads, [&](const Expr& warp, const Expr& lane) { return body({warp, lane}); }, bounds_);
+        name, num_warps(), kWarpThreads,
+        [&](const Expr& warp, const Expr& lane) { return body({warp, lane, warps_across_}); }, bounds_);
   }
   Stmt each(const std::string& name, ForKind kind, int64_t extent, const std::function<Stmt(const Expr&)>& body) {
     if (extent == 1) return body(Expr(0));
@@ -136,12 +146,12 @@ class WarpProduct : ProductTile {
   // For each group of elements that a thread moves: where it begins in the piece, along the fast and the slow axis.
   Stmt each_move(const Operand& of, const Thread& thread,
                  const std::function<Stmt(const Expr& round, const Expr& fast, const Expr& slow)>& body) {
-    return each("round", ForKind::kUnrolled, of.rounds(), [&](const Expr& round) {
-      const Expr number = round * Expr(kThreads) + thread.number();
-      const Expr moves = Expr(of.fast() / of.lanes);
+    return each("round", ForKind::kUnrolled, of.rounds, [&](const Expr& round) {
+      const Expr number = round * Expr(num_threads()) + thread.number();
+      const Expr moves = Expr(of.fast / of.lanes);
       const Stmt move = body(round, simplify(floormod(number, moves) * Expr(of.lanes), bounds_),
                              simplify(floordiv(number, moves), bounds_));
-      return of.rounds() * kThreads == of.moves() ? move : if_then(number < Expr(of.moves()), move);
+      return of.rounds * num_threads() == of.moves ? move : if_then(number < Expr(of.moves), move);
     });
   }
 
@@ -154,7 +164,7 @@ class WarpProduct : ProductTile {
         const Expr& place = of.side->by_steps ? slow : fast;
         const Expr& step = of.side->by_steps ? fast : slow;
         return read(*of.side, of.side->factor, of.side->by_steps ? place : place + lane,
-                    first + (of.side->by_steps ? step + lane : step), kSteps);
+                    first + (of.side->by_steps ? step + lane : step), steps_of_piece_);
       };
       const Stmt move = each("lane", ForKind::kVectorized, of.lanes, [&](const Expr& lane) {
         const Expr value = at(lane).value;
@@ -170,7 +180,7 @@ class WarpProduct : ProductTile {
     });
   }
   Stmt fetch(const Expr& piece, const Thread& thread) {
-    const Expr first = piece * Expr(kSteps);
+    const Expr first = piece * Expr(steps_of_piece_);
     return seq({fetch_one(a_, first, thread), fetch_one(b_, first, thread)});
   }
   Stmt put(const Operand& of, const Thread& thread) {
@@ -208,7 +218,7 @@ class WarpProduct : ProductTile {
   Stmt multiply(const Thread& thread) {
     const TensorIntrinsic* intrinsic = find_intrinsic("cuda.mma.bf16");
     std::vector<Stmt> parts;
-    for (int64_t first = 0; first < kSteps; first += kTileTerms) {
+    for (int64_t first = 0; first < steps_of_piece_; first += kTileTerms) {
       const auto loop = [&](const char* name, ForKind kind, int64_t extent,
                             const std::function<Stmt(const Var&)>& body) {
         const Var var = make_var(name);
@@ -249,7 +259,11 @@ class WarpProduct : ProductTile {
     });
   }
 
-  int64_t down_ = 1, across_ = 1;  // instructions of a warp
+  int64_t num_warps() const { return kWarpsDown * warps_across_; }
+  int64_t num_threads() const { return num_warps() * kWarpThreads; }
+
+  int64_t warps_across_ = 4, steps_of_piece_ = 32;  // of the sum in shared memory at once
+  int64_t down_ = 1, across_ = 1;                   // instructions of a warp
   Operand a_, b_;
   BufferPtr sums_;
 };
