@@ -180,9 +180,10 @@ void schedule_on_gpus(Program& program, Numerics loosest) {
 void check_places(const std::vector<std::string>& places) {
   for (const std::string& text : places) {
     const std::string kind = parse_place(text).kind;
-    if (find_back_end(kind)) continue;
+    if (const DeviceBackEnd* back_end = find_back_end(kind); back_end && back_end->generate) continue;
     std::vector<std::string> known = {"cpu"};
-    for (const DeviceBackEnd& back_end : kBackEnds) known.emplace_back(back_end.kind);
+    for (const DeviceBackEnd& back_end : kBackEnds)
+      if (back_end.generate) known.emplace_back(back_end.kind);
     if (kind == known[0]) continue;
     throw UserError({.id = "TSR-4071",
                      .message = fmt::format("--place: there is no device '{}'", kind),

@@ -176,7 +176,7 @@ int64_t function_flops(UnaryOp function) {
     case UnaryOp::kCosh: return 42;
     case UnaryOp::kAsinh: return 73;
     case UnaryOp::kAcosh: return 70;
-    case UnaryOp::kAtanh: return 42;
+    case UnaryOp::kAtanh: return 41;
     case UnaryOp::kBitcast: return 0;
     default: return 1;
   }
