@@ -270,14 +270,47 @@ TEST(GpuRows, RowsThatDoNotFitStayApart) {
   GraphInterpreter interpreter;
   const Target target;
   const PassContext ctx{standard_ops(), interpreter, target, 3};
-  const Graph graph = parse_graph(rows_text("softmax", "2,20000", "2,1", 1), standard_ops());
-  Program program = lower_graph(fuse_groups(graph, ctx));
-  const GpuLimits limits;
-  join_rows_on_gpus(program, [&](const Kernel&) { return &limits; });
-  EXPECT_GT(program.calls.size(), 1U);
-  for (const Kernel& kernel : program.kernels)
-    for (const Launch& launch : thread_form(kernel.program).launches)
-      EXPECT_LE(launch.shared_bytes, limits.shared_bytes);
+  GpuLimits limits;
+  for (const int64_t columns : {8000, 8100, 8190, 12000, 20000})
+    for (const int64_t kilobytes : {32, 48}) {
+      const Graph graph = parse_graph(rows_text("softmax", fmt::format("2,{}", columns), "2,1", 1), standard_ops());
+      Program program = lower_graph(fuse_groups(graph, ctx));
+      limits.shared_bytes = kilobytes << 10;
+      join_rows_on_gpus(program, [&](const Kernel&) { return &limits; });
+      for (const Kernel& kernel : program.kernels)
+        for (const Launch& launch : thread_form(kernel.program).launches)
+          EXPECT_LE(launch.shared_bytes, limits.shared_bytes) << columns;
+    }
+}
+
+// What is not bf16 where a condition does not hold goes through no tensor core; a mask leaves infinities out of sums.
+TEST(GpuRules, OtherValuesThanZeroAreNoPadding) {
+  GraphInterpreter interpreter;
+  const Target target;
+  const PassContext ctx{standard_ops(), interpreter, target, 3};
+  GpuLimits limits;
+  limits.warp_products = true;
+  const auto rule_of = [&](const std::string& text) {
+    for (const Kernel& kernel : lower_graph(fuse_groups(parse_graph(text, standard_ops()), ctx)).kernels)
+      if (kernel.definition && kernel.definition->reduction())
+        for (const GpuRule& rule : gpu_rules())
+          if (const auto answer = rule.apply(*kernel.definition, limits); std::holds_alternative<LoopProgram>(answer))
+            return std::string(rule.name);
+    return std::string();
+  };
+  EXPECT_NE(rule_of("graph @g(%m: bool[32,64,1], %x: bf16[32,64,1], %w: bf16[1,64,40]) -> (%y: f32[32,40]) {\n"
+                    "  %five = constant {value = dense<f32[] 5>} : f32[]\n  %a = cast(%x) {to = f32} : f32[32,64,1]\n"
+                    "  %s = select(%m, %a, %five) : f32[32,64,1]\n  %b = cast(%w) {to = f32} : f32[1,64,40]\n"
+                    "  %p = mul(%s, %b) : f32[32,64,40]\n"
+                    "  %y = reduce(%p) {axes = [1], keepdims = false, kind = \"sum\"} : f32[32,40]\n}\n"),
+            "gpu_mma");
+  const std::string masked = rule_of(
+      "graph @g(%m: bool[32,64,1], %a: f32[32,64,1], %b: f32[1,64,40]) -> (%y: f32[32,40]) {\n"
+      "  %zero = constant {value = dense<f32[] 0>} : f32[]\n  %p = mul(%a, %b) : f32[32,64,40]\n"
+      "  %s = select(%m, %p, %zero) : f32[32,64,40]\n"
+      "  %y = reduce(%s) {axes = [1], keepdims = false, kind = \"sum\"} : f32[32,40]\n}\n");
+  EXPECT_NE(masked, "gpu_tile");
+  EXPECT_NE(masked, "");
 }
 
 // ---- the thread form by itself ----

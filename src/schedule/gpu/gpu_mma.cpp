@@ -21,7 +21,7 @@ constexpr int64_t kLeastSteps = 16, kMostThreads = 256;
 // A factor of bf16 that is converted to f32, as what it was; null for any other.
 Expr narrow_factor(const Expr& factor) {
   if (factor->kind == ExprKind::kCast && factor->operands[0].dtype() == DType::kBF16) return factor->operands[0];
-  if (factor->kind != ExprKind::kSelect) return {};
+  if (factor->kind != ExprKind::kSelect || !is_const_zero(factor->operands[2])) return {};
   const Expr inner = narrow_factor(factor->operands[1]);
   return inner ? select(factor->operands[0], inner, const_of(DType::kBF16, 0)) : Expr();
 }
@@ -48,7 +48,9 @@ class WarpProduct : ProductTile {
     // with smaller ones wait less for it.
     warps_across_ = 2, steps_of_piece_ = 64;
     shape(4, 8);
-    if (!is_busy() || shared_bytes() > limits.shared_bytes) {
+    // Elements that are fetched one by one need registers of their own.
+    const bool vectors = in_vectors(a_side_) && in_vectors(b_side_);
+    if (!vectors || !is_busy() || shared_bytes() > limits.shared_bytes) {
       warps_across_ = 4, steps_of_piece_ = 32;
       shape(4, 4);
       while (!is_busy() && (down_ > 1 || across_ > 2)) {
@@ -174,9 +176,10 @@ class WarpProduct : ProductTile {
       });
       const Expr inside = at(Expr(0)).inside;
       if (is_true(inside)) return move;
-      return if_then(inside, move, each("lane", ForKind::kUnrolled, of.lanes, [&](const Expr& lane) {
-                       return store(of.next, held(lane), const_of(DType::kBF16, 0));
-                     }));
+      // Zeros first, not in an `else`: there a lane may have one value alone, and would no longer stand in the index.
+      const Stmt zeros = each("lane", ForKind::kUnrolled, of.lanes,
+                              [&](const Expr& lane) { return store(of.next, held(lane), const_of(DType::kBF16, 0)); });
+      return seq({zeros, if_then(inside, move)});
     });
   }
   Stmt fetch(const Expr& piece, const Thread& thread) {

@@ -59,6 +59,7 @@ class RowKernel {
       if (auto* declined = std::get_if<Declined>(&part)) return std::move(*declined);
       parts.push_back(std::move(std::get<Stmt>(part)));
     }
+    if (bytes_ > limits_.shared_bytes) return Declined{"a row does not fit in shared memory"};
     Stmt body = seq(std::move(parts));
     for (size_t i = shared_.size(); i-- > 0;) body = alloc(shared_[i], std::move(body));
     body = for_loop(row_, 0, extents_.back(), ForKind::kBlockX, std::move(body));
@@ -107,10 +108,13 @@ class RowKernel {
       memory_.push_back(make_buffer("row_of_" + buffer.name, buffer.dtype, {Expr(extent_of(buffer, num_rows_))},
                                     MemoryScope::kLocal));
       shared_.push_back(memory_.back());
-      bytes_ += dtype_bytes(buffer.dtype, elements_of(*memory_.back()));
+      add_shared(*memory_.back());
     }
-    return bytes_ <= limits_.shared_bytes ? "" : "a row does not fit in shared memory";
+    return {};
   }
+
+  // As the thread form counts.
+  void add_shared(const Buffer& buffer) { bytes_ += (dtype_bytes(buffer.dtype, elements_of(buffer)) + 15) / 16 * 16; }
 
   std::variant<Stmt, Declined> part_of(const JoinedMember& member) {
     std::set<size_t> inner;
@@ -184,6 +188,7 @@ class RowKernel {
     FlatAxes steps;
     for (const Axis& axis : kernel.reduce) steps.add(axis.var, *as_int(axis.extent));
     const Partials partial = make_partials(reductions, "partial", {threads_}, MemoryScope::kLocal);
+    for (const BufferPtr& buffer : partial) add_shared(*buffer);
     std::vector<Stmt> parts;
     parts.push_back(thread_nest(
         "thread", 1, threads_,

@@ -12,7 +12,8 @@ constexpr double kWarpThreads = 32, kIssued = 4, kSharedBytes = 128;
 constexpr double kLatency = 800;         // cycles until global memory answers
 constexpr double kFetchCycles = 2.5;     // of a warp for an element: address, load, store
 constexpr double kJoinCycles = 1500;     // to add the groups' partial sums
-constexpr int64_t kRegistersAhead = 64;  // sums and elements on their way that a thread may have
+constexpr int64_t kMostSums = 64;        // registers for sums that a thread may have
+constexpr int64_t kRegistersAhead = 64;  // for sums and elements on their way, of 32 bits
 
 int64_t parts(int64_t extent, int64_t size) { return (extent + size - 1) / size; }
 
@@ -66,7 +67,11 @@ GpuTileShape choose_tile(const ProductExtents& product, const GpuLimits& limits,
           continue;
         if (shape.groups > 1 && product.steps < 2 * kTileSteps * shape.groups) continue;
         if (shared_bytes_of(shape, operand_bytes, sum_bytes) > limits.shared_bytes) continue;
-        shape.ahead = down * across + shape.rounds(shape.down) + shape.rounds(shape.across) <= kRegistersAhead;
+        const auto registers = [](int64_t count, int64_t bytes) { return count * std::max<int64_t>(bytes / 4, 1); };
+        const int64_t sums = registers(down * across, sum_bytes);
+        if (sums > kMostSums && down * across > 1) continue;
+        shape.ahead =
+            sums + registers(shape.rounds(shape.down) + shape.rounds(shape.across), operand_bytes) <= kRegistersAhead;
         const double time = cycles(shape, product, limits);
         if (time >= least) continue;
         least = time;

@@ -17,11 +17,11 @@ bool uses_any(const Expr& e, const FlatAxes& axes) {
   return std::any_of(axes.axes.begin(), axes.axes.end(), [&](const Axis& axis) { return uses_var(e, axis.var); });
 }
 
+}  // namespace
+
 bool is_const_zero(const Expr& e) {
   return e->kind == ExprKind::kConst && (is_float(e->dtype) ? e->float_value == 0 : e->int_value == 0);
 }
-
-}  // namespace
 
 std::optional<Factors> factors_of(const Expr& value) {
   if (value->kind == ExprKind::kBinary && value->binary == BinaryOp::kMul)
@@ -29,7 +29,11 @@ std::optional<Factors> factors_of(const Expr& value) {
   if (value->kind != ExprKind::kSelect || !is_const_zero(value->operands[2])) return std::nullopt;
   auto inner = factors_of(value->operands[1]);
   if (!inner) return std::nullopt;
+  // What a mask leaves out of a sum may be no number: only conditions on places are padding.
   const Expr& condition = value->operands[0];
+  bool loads = false;
+  walk(condition, [&](const Expr& e) { loads = loads || e->kind == ExprKind::kLoad; });
+  if (loads) return std::nullopt;
   bool in_a = true, in_b = true;
   walk(condition, [&](const Expr& e) {
     if (e->kind != ExprKind::kVar) return;

@@ -19,6 +19,8 @@ struct Factors {
 // A product; or one that a condition on the variables of one factor alone makes zero, as padding does.
 std::optional<Factors> factors_of(const Expr& value);
 
+bool is_const_zero(const Expr& e);
+
 // An operand of a product: a depends on its rows, b on its columns.
 struct ProductOperand {
   Expr factor;
