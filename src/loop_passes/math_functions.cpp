@@ -164,10 +164,10 @@ Expr tanh(const Expr& x) {
   const Format& f = format_of(x);
   const Expr a = abs(x);
   const Expr z = x * x;
-  const Expr near_zero = fma(a * z, is_f32(x) ? poly(kTanhF32, z) : poly(kTanhF64, z), a);
+  const Expr near_zero = fma(x * z, is_f32(x) ? poly(kTanhF32, z) : poly(kTanhF64, z), x);
   const Expr e = exp_in_range(min(a, f.c(is_f32(x) ? 10 : 20)) * f.c(2));
-  const Expr far = f.c(1) - div(f.c(2), e + f.c(1));
-  return with_sign(select(a < f.c(0.625), near_zero, far), x);
+  const Expr far = with_sign(f.c(1) - div(f.c(2), e + f.c(1)), x);
+  return select(a < f.c(0.625), near_zero, far);
 }
 
 Expr erf(const Expr& x) {
