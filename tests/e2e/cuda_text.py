@@ -95,12 +95,17 @@ def check_failures(binary, count):
             count.result(f"{where} fails", 0.0 if right else f"exit code {done.returncode}: {said}")
 
 
+def printed(binary, name, language, work):
+    """A file with the network's kernels, and what went wrong."""
+    model, _ = runs.suite_model(name)
+    path, source = f"{work}/{name}.onnx", f"{work}/kernels.{'cu' if language == 'cuda' else language}"
+    onnx.save(model, path)
+    return source, runs.tessera(binary, "compile", path, "--emit", language, "-o", source)
+
+
 def check_nvcc(binary, nvcc, name):
     with tempfile.TemporaryDirectory() as work:
-        model, _ = runs.suite_model(name)
-        path, source = f"{work}/{name}.onnx", f"{work}/{name}.cu"
-        onnx.save(model, path)
-        problem = runs.tessera(binary, "compile", path, "--emit", "cuda", "-o", source)
+        source, problem = printed(binary, name, "cuda", work)
         if problem:
             return problem
         with open(source) as f:
@@ -126,10 +131,7 @@ def check_nvcc(binary, nvcc, name):
 
 def check_hip(binary, clang, name):
     with tempfile.TemporaryDirectory() as work:
-        model, _ = runs.suite_model(name)
-        path, source = f"{work}/{name}.onnx", f"{work}/{name}.hip"
-        onnx.save(model, path)
-        problem = runs.tessera(binary, "compile", path, "--emit", "hip", "-o", source)
+        source, problem = printed(binary, name, "hip", work)
         if problem:
             return problem
         done = subprocess.run([clang, "-x", "hip", "--offload-arch=gfx90a", "--cuda-device-only", "-nogpuinc", "-nogpulib", "-O2", "-S",

@@ -121,6 +121,12 @@ class CommandLine(CliTest):
             "--target cuda, or none",
         )
         self.refuses(
+            ["compile", "model.onnx", "--target", "hip"],
+            "TSR-4082",
+            "there is no run time for 'hip': its kernels can be printed, and not run",
+            "--emit hip",
+        )
+        self.refuses(
             ["compile", "model.onnx", "--numerics", "strikt"],
             "TSR-4074",
             "there are no numerics 'strikt'",

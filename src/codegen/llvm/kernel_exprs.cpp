@@ -3,7 +3,7 @@
 
 #include <llvm/IR/IntrinsicsX86.h>
 
-#include "codegen/common/walk_certain.h"
+#include "arith/walk_certain.h"
 #include "codegen/llvm/kernel_emitter.h"
 #include "support/error.h"
 

@@ -8,7 +8,7 @@
 
 #include <fmt/format.h>
 
-#include "codegen/common/walk_certain.h"
+#include "arith/walk_certain.h"
 #include "loop/intrinsic.h"
 #include "support/error.h"
 

@@ -89,11 +89,7 @@ std::string JoinPlanner::location_of(const FoundChain& chain) const {
 JoinPlanner::Code& JoinPlanner::code_of(const FoundChain& chain) {
   const auto [it, is_new] = codes_.try_emplace(signature_of(chain));
   if (!is_new) return it->second;
-  Kernel kernel;
-  kernel.joined = chain.program;
-  kernel.rule = chain.step;
-  kernel.loc = location_of(chain);
-  kernel.device = kernel_of(chain.calls.back()).device;
+  Kernel kernel = joined_kernel(chain);
   const JoiningStep& step = *find_joining_step(chain.step);
   const auto apply = [&](Knobs knobs) {
     return step.apply(*chain.program, chain.context, target_, options_.ask, knobs);
@@ -112,7 +108,20 @@ JoinPlanner::Code& JoinPlanner::code_of(const FoundChain& chain) {
     it->second.refused = declined->reason;
     return it->second;
   }
-  auto& scheduled = std::get<ScheduledKernel>(answer);
+  take(std::move(kernel), std::move(std::get<ScheduledKernel>(answer)), chain, it->second);
+  return it->second;
+}
+
+Kernel JoinPlanner::joined_kernel(const FoundChain& chain) const {
+  Kernel kernel;
+  kernel.joined = chain.program;
+  kernel.rule = chain.step;
+  kernel.loc = location_of(chain);
+  kernel.device = kernel_of(chain.calls.back()).device;
+  return kernel;
+}
+
+void JoinPlanner::take(Kernel kernel, ScheduledKernel scheduled, const FoundChain& chain, Code& code) const {
   kernel.program = std::move(scheduled.program);
   kernel.program.name = chain.program->name;
   const bool is_open = !kernel.program.symbols.empty();
@@ -122,8 +131,7 @@ JoinPlanner::Code& JoinPlanner::code_of(const FoundChain& chain) {
     for (const BufferPtr& param : kernel.program.params)
       kernel.bytes += dtype_bytes(param->dtype, as_int(param->shape[0]).value_or(0));
   }
-  it->second.kernel = {std::move(kernel), std::move(scheduled.packed)};
-  return it->second;
+  code.kernel = {std::move(kernel), std::move(scheduled.packed)};
 }
 
 bool JoinPlanner::has_code(const FoundChain& chain) { return code_of(chain).kernel.has_value(); }
@@ -133,6 +141,12 @@ void JoinPlanner::join(const FoundChain& chain) {
   for (const size_t call : chain.calls) flow_.set_free(call, !why.empty());
   for (size_t i = 0; !why.empty() && i + 1 < chain.calls.size(); ++i)
     refuse(chain.step, chain.calls[i], chain.calls[i + 1], why);
+}
+
+void JoinPlanner::join(const FoundChain& chain, LoopProgram code) {
+  const auto [it, is_new] = codes_.try_emplace(signature_of(chain));
+  if (is_new) take(joined_kernel(chain), {std::move(code), {}}, chain, it->second);
+  join(chain);
 }
 
 // Why the chain is not in the plan; empty when it is.

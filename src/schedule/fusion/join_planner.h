@@ -47,6 +47,8 @@ class JoinPlanner {
   bool has_code(const FoundChain& chain);
   // Puts the chain into the plan where there is code that is allowed, else sets its calls free.
   void join(const FoundChain& chain);
+  // The same with code that the caller made.
+  void join(const FoundChain& chain, LoopProgram code);
 
   // The last reason that a step gives for two calls is the one that counts.
   void refuse(std::string_view step, size_t writer, size_t reader, std::string reason) {
@@ -63,6 +65,8 @@ class JoinPlanner {
     size_t number = SIZE_MAX;  // in the plan
   };
   Code& code_of(const FoundChain& chain);
+  Kernel joined_kernel(const FoundChain& chain) const;  // without its code
+  void take(Kernel kernel, ScheduledKernel scheduled, const FoundChain& chain, Code& code) const;
   std::string signature_of(const FoundChain& chain) const;
   std::string location_of(const FoundChain& chain) const;
   std::string add(const FoundChain& chain);

@@ -3,6 +3,8 @@
 #include <unordered_set>
 #include <utility>
 
+#include "arith/walk_certain.h"
+
 namespace tessera::inline schedule {
 
 void FlatAxes::values_at(const Expr& index, const Bounds& bounds, VarMap& values) const {
@@ -31,16 +33,10 @@ bool reads_neighbours(const Expr& value, const Var& var, const Bounds& bounds) {
 std::vector<Expr> certain_loads(const Expr& value) {
   std::vector<Expr> loads;
   std::unordered_set<const ExprNode*> seen;
-  const std::function<void(const Expr&)> visit = [&](const Expr& e) {
-    if (!seen.insert(e.get()).second) return;
+  walk_certain(value, seen, [&](const Expr& e) {
     if (e->kind == ExprKind::kLoad) loads.push_back(e);
-    const bool guards = e->kind == ExprKind::kSelect ||
-                        (e->kind == ExprKind::kBinary && (e->binary == BinaryOp::kAnd || e->binary == BinaryOp::kOr));
-    if (guards) visit(e->operands[0]);
-    else
-      for (const Expr& operand : e->operands) visit(operand);
-  };
-  visit(value);
+    return true;
+  });
   return loads;
 }
 
@@ -53,16 +49,12 @@ LoopProgram gpu_program(const std::string& name, const LinearKernel& kernel, Stm
   return program;
 }
 
-namespace {
-
 Stmt loop_over(const std::string& name, int64_t extent, ForKind kind, const std::function<Stmt(const Var&)>& body,
                Bounds& bounds) {
   const Var var = make_var(name);
   bounds.set(var, 0, extent - 1);
   return for_loop(var, 0, extent, kind, body(var));
 }
-
-}  // namespace
 
 Stmt thread_nest(const std::string& name, int64_t height, int64_t width,
                  const std::function<Stmt(const Expr& y, const Expr& x)>& body, Bounds& bounds) {

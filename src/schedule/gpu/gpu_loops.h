@@ -35,6 +35,10 @@ std::vector<Expr> certain_loads(const Expr& value);
 // A loop program of a linear kernel with this body.
 LoopProgram gpu_program(const std::string& name, const LinearKernel& kernel, Stmt body);
 
+inline constexpr int64_t kMostBlocksBeside = UINT16_MAX;  // along axes y and z of a grid
+
+Stmt loop_over(const std::string& name, int64_t extent, ForKind kind, const std::function<Stmt(const Var&)>& body,
+               Bounds& bounds);
 // Loops over axes x and y of a block's threads; of one axis where `height` is 1.
 Stmt thread_nest(const std::string& name, int64_t height, int64_t width,
                  const std::function<Stmt(const Expr& y, const Expr& x)>& body, Bounds& bounds);

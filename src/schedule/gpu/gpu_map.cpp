@@ -32,9 +32,7 @@ Stmt elements_of_vector(const LinearKernel& kernel, const VarMap& first, int64_t
     return at;
   };
   const auto each_lane = [&](const std::string& name, ForKind kind, const std::function<Stmt(const Var&)>& body) {
-    const Var lane = make_var(name);
-    bounds.set(lane, 0, lanes - 1);
-    return for_loop(lane, 0, lanes, kind, body(lane));
+    return loop_over(name, lanes, kind, body, bounds);
   };
   std::vector<Stmt> parts;
   std::vector<BufferPtr> registers;

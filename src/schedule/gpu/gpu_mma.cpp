@@ -140,9 +140,7 @@ class WarpProduct : ProductTile {
   }
   Stmt each(const std::string& name, ForKind kind, int64_t extent, const std::function<Stmt(const Expr&)>& body) {
     if (extent == 1) return body(Expr(0));
-    const Var var = make_var(name);
-    bounds_.set(var, 0, extent - 1);
-    return for_loop(var, 0, extent, kind, body(var));
+    return loop_over(name, extent, kind, body, bounds_);
   }
 
   // For each group of elements that a thread moves: where it begins in the piece, along the fast and the slow axis.
@@ -224,9 +222,7 @@ class WarpProduct : ProductTile {
     for (int64_t first = 0; first < steps_of_piece_; first += kTileTerms) {
       const auto loop = [&](const char* name, ForKind kind, int64_t extent,
                             const std::function<Stmt(const Var&)>& body) {
-        const Var var = make_var(name);
-        bounds_.set(var, 0, extent - 1);
-        return for_loop(var, 0, extent, kind, body(var));
+        return loop_over(name, extent, kind, body, bounds_);
       };
       const Stmt nest = loop("i", ForKind::kUnrolled, down_, [&](const Var& i) {
         return loop("j", ForKind::kUnrolled, across_, [&](const Var& j) {

@@ -10,16 +10,15 @@
 
 #include "schedule/fusion/chain.h"
 #include "schedule/fusion/join_planner.h"
+#include "schedule/gpu/block_reduction.h"
 #include "schedule/gpu/gpu_loops.h"
 #include "schedule/kernel/loop_builder.h"
-#include "schedule/kernel/partial_results.h"
 
 namespace tessera::inline schedule {
 namespace {
 
 constexpr size_t kMostMembers = 12;
 constexpr int64_t kLeastThreads = 32;
-constexpr int64_t kMostBlocks = UINT16_MAX;  // along axis y
 
 int64_t extent_of(const Buffer& buffer, size_t dim) { return as_int(buffer.shape[dim]).value_or(-1); }
 
@@ -89,7 +88,7 @@ class RowKernel {
     plane_ = make_var("plane");
     bounds_.set(row_, 0, extents_.back() - 1);
     for (size_t d = 0; d + 1 < num_rows_; ++d) planes_.add(make_var("p"), extents_[d]);
-    if (planes_.extent > kMostBlocks) return "too many rows for a grid of blocks";
+    if (planes_.extent > kMostBlocksBeside) return "too many rows for a grid of blocks";
     bounds_.set(plane_, 0, planes_.extent - 1);
     VarMap at;
     planes_.values_at(plane_, bounds_, at);
@@ -134,9 +133,7 @@ class RowKernel {
       e = transform(e, [&](const Expr& node) -> Expr {
         if (node->kind != ExprKind::kLoad) return {};
         const auto it = moved.find(node->buffer.get());
-        if (it == moved.end()) return {};
-        std::vector<Expr> at = node->operands;
-        return load(it->second, at);
+        return it == moved.end() ? Expr() : load(it->second, node->operands);
       });
     };
     rename(kernel->value);
@@ -157,7 +154,11 @@ class RowKernel {
     const Reductions reductions = all_reductions(*kernel);
     if (reductions.empty()) return each_column(columns, [&](const Expr& place) { return store_at(place, at); });
     if (columns != 1) return Declined{"a kernel that sums and has columns"};
-    return reduce(*kernel, reductions, at, [&](const VarMap& finished) { return store_at(Expr(0), finished); });
+    FlatAxes steps;
+    for (const Axis& axis : kernel->reduce) steps.add(axis.var, *as_int(axis.extent));
+    const BlockReduction reduction{reductions, steps, threads_, at, const_int(DType::kBool, 1)};
+    bytes_ += reduction.shared_bytes();
+    return reduction.build(bounds_, [&](const VarMap& finished) { return store_at(Expr(0), finished); });
   }
 
   Stmt each_column(int64_t columns, const std::function<Stmt(const Expr&)>& body) {
@@ -165,63 +166,16 @@ class RowKernel {
     return thread_nest(
         "column", 1, threads_,
         [&](const Expr&, const Expr& thread) {
-          return unroll(rounds, [&](const Expr& round) {
-            const Expr place = round * Expr(threads_) + thread;
-            const Stmt one = body(place);
-            return columns % threads_ == 0 ? one : if_then(place < Expr(columns), one);
-          });
+          return in_turns(
+              rounds,
+              [&](const Expr& round) {
+                const Expr place = round * Expr(threads_) + thread;
+                const Stmt one = body(place);
+                return columns % threads_ == 0 ? one : if_then(place < Expr(columns), one);
+              },
+              bounds_);
         },
         bounds_);
-  }
-
-  Stmt unroll(int64_t rounds, const std::function<Stmt(const Expr&)>& body) {
-    constexpr int64_t kMostUnrolled = 8;
-    if (rounds == 1) return body(Expr(0));
-    const auto make = [&](const Var& round) { return body(round); };
-    return rounds <= kMostUnrolled ? unrolled_loop("round", rounds, make, bounds_)
-                                   : serial_loop("round", rounds, make, bounds_);
-  }
-
-  // As gpu_reduce: threads take turns, then pairs of partial results.
-  Stmt reduce(const LinearKernel& kernel, const Reductions& reductions, const VarMap& at,
-              const std::function<Stmt(const VarMap&)>& finish) {
-    FlatAxes steps;
-    for (const Axis& axis : kernel.reduce) steps.add(axis.var, *as_int(axis.extent));
-    const Partials partial = make_partials(reductions, "partial", {threads_}, MemoryScope::kLocal);
-    for (const BufferPtr& buffer : partial) add_shared(*buffer);
-    std::vector<Stmt> parts;
-    parts.push_back(thread_nest(
-        "thread", 1, threads_,
-        [&](const Expr&, const Expr& thread) {
-          const Partials sums = make_partials(reductions, "acc", {1});
-          std::vector<Stmt> all = {clear_partials(reductions, sums, {0})};
-          all.push_back(unroll((steps.extent + threads_ - 1) / threads_, [&](const Expr& round) {
-            const Expr step = round * Expr(threads_) + thread;
-            VarMap here = at;
-            steps.values_at(step, bounds_, here);
-            const Stmt update = add_element(reductions, sums, {0}, here);
-            return steps.extent % threads_ == 0 ? update : if_then(step < Expr(steps.extent), update);
-          }));
-          for (size_t r = 0; r < reductions.size(); ++r) all.push_back(store(partial[r], {thread}, load(sums[r], {0})));
-          return alloc_all(sums, seq(std::move(all)));
-        },
-        bounds_));
-    for (int64_t half = threads_ / 2; half > 0; half /= 2)
-      parts.push_back(thread_nest(
-          fmt::format("pair{}", half), 1, half,
-          [&](const Expr&, const Expr& thread) {
-            return add_partials(reductions, partial, {thread}, partial, {thread + Expr(half)});
-          },
-          bounds_));
-    parts.push_back(thread_nest(
-        "last", 1, 1,
-        [&](const Expr&, const Expr&) {
-          VarMap finished = at;
-          finish_partials(reductions, partial, {0}, finished);
-          return finish(finished);
-        },
-        bounds_));
-    return alloc_all(partial, seq(std::move(parts)));
   }
 
   const JoinedProgram& joined_;
@@ -245,7 +199,7 @@ class RowJoiner {
   JoinPlan run() {
     for (size_t c = program_.calls.size(); c-- > 0;)
       if (planner_.flow().is_free(c) && limits(c) && planner_.flow().definition(c)) grow(c);
-    return std::move(plan_);
+    return std::move(planner_).finish();
   }
 
  private:
@@ -312,7 +266,7 @@ class RowJoiner {
     const bool reduces = std::any_of(calls.begin(), calls.end(), [&](size_t call) {
       return planner_.flow().definition(call)->reduction() != nullptr;
     });
-    if (best && reduces) join(std::move(*best), std::move(*code));
+    if (best && reduces) planner_.join(*best, std::move(*code));
   }
 
   FoundChain chain_of(const std::vector<size_t>& calls) const {
@@ -321,41 +275,11 @@ class RowJoiner {
     return planner_.define(kGpuRows, calls, std::move(members), false, planner_.kernel_of(calls.back()).program.name);
   }
 
-  void join(FoundChain chain, LoopProgram code) {
-    for (const size_t call : chain.calls) planner_.flow().set_free(call, false);
-    std::string loc, signature;
-    std::map<BufferId, size_t> numbers;
-    for (const size_t call : chain.calls) {
-      const std::string& own = program_.calls[call].loc;
-      if (!own.empty() && loc.find(own) == std::string::npos) loc += (loc.empty() ? "" : "+") + own;
-      signature += fmt::format("{}(", program_.calls[call].kernel);
-      for (const BufferId arg : planner_.args_of(call))
-        signature += fmt::format("{},", numbers.emplace(arg, numbers.size()).first->second);
-    }
-    const auto [it, is_new] = known_.try_emplace(signature, plan_.kernels.size());
-    if (is_new) {
-      Kernel kernel;
-      kernel.joined = chain.program;
-      kernel.rule = kGpuRows;
-      kernel.loc = loc;
-      kernel.device = planner_.kernel_of(chain.calls.back()).device;
-      kernel.program = std::move(code);
-      kernel.flops = kernel.bytes = 0;
-      for (const size_t call : chain.calls) kernel.flops += std::max<int64_t>(planner_.kernel_of(call).flops, 0);
-      for (const BufferPtr& param : kernel.program.params)
-        kernel.bytes += dtype_bytes(param->dtype, as_int(param->shape[0]).value_or(0));
-      plan_.kernels.push_back({std::move(kernel), {}});
-    }
-    plan_.joins.push_back({kGpuRows, chain.calls, chain.args, it->second, loc});
-  }
-
   const Program& program_;
   const std::function<const GpuLimits*(const Kernel&)>& limits_of_;
   const Target target_;
   const JoinOptions options_;
   JoinPlanner planner_;
-  std::map<std::string, size_t> known_;  // numbers of kernels of the plan
-  JoinPlan plan_;
 };
 
 }  // namespace

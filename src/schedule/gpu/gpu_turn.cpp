@@ -14,7 +14,6 @@ namespace {
 
 constexpr int64_t kSide = 32, kHeight = 8;  // of a tile; of a block's threads, whose width is a tile's
 constexpr int64_t kLeastExtent = 16;
-constexpr int64_t kMostBlocks = UINT16_MAX;  // along axes y and z
 
 struct Turned {
   Expr load;
@@ -54,7 +53,8 @@ GpuRuleResult gpu_turn(const TensorProgram& program, const GpuLimits& limits) {
   for (const OutputLoop& loop : kernel->loops)
     if (&loop != other && &loop != &last) planes.add(loop.var, loop.extent);
   const int64_t down = (other->extent + kSide - 1) / kSide, across = (last.extent + kSide - 1) / kSide;
-  if (down > kMostBlocks || planes.extent > kMostBlocks) return Declined{"too many tiles for a grid of blocks"};
+  if (down > kMostBlocksBeside || planes.extent > kMostBlocksBeside)
+    return Declined{"too many tiles for a grid of blocks"};
   Bounds bounds = kernel->bounds;
   const auto axis_of_blocks = [&](const char* name, int64_t extent) {
     const Var var = make_var(name);

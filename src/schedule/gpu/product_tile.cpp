@@ -10,8 +10,7 @@
 namespace tessera::inline schedule {
 namespace {
 
-constexpr int64_t kLeastSide = 8;            // rows or columns that are worth tiles
-constexpr int64_t kMostBlocks = UINT16_MAX;  // along axes y and z
+constexpr int64_t kLeastSide = 8;  // rows or columns that are worth tiles
 
 bool uses_any(const Expr& e, const FlatAxes& axes) {
   return std::any_of(axes.axes.begin(), axes.axes.end(), [&](const Axis& axis) { return uses_var(e, axis.var); });
@@ -79,7 +78,7 @@ std::string ProductTile::find_axes() {
   return {};
 }
 
-bool ProductTile::fits_grid() const { return row_tiles() <= kMostBlocks && batch_.extent <= kMostBlocks; }
+bool ProductTile::fits_grid() const { return row_tiles() <= kMostBlocksBeside && batch_.extent <= kMostBlocksBeside; }
 
 Stmt ProductTile::in_blocks(const std::function<Stmt()>& make) {
   const Var row_tile = make_var("row_tile"), column_tile = make_var("column_tile"), plane = make_var("plane");

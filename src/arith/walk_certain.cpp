@@ -1,6 +1,6 @@
-#include "codegen/common/walk_certain.h"
+#include "arith/walk_certain.h"
 
-namespace tessera::inline codegen {
+namespace tessera::inline arith {
 
 void walk_certain(const Expr& e, std::unordered_set<const ExprNode*>& seen,
                   const std::function<bool(const Expr&)>& visit) {
@@ -12,4 +12,4 @@ void walk_certain(const Expr& e, std::unordered_set<const ExprNode*>& seen,
   for (const Expr& operand : e->operands) walk_certain(operand, seen, visit);
 }
 
-}  // namespace tessera::inline codegen
+}  // namespace tessera::inline arith
