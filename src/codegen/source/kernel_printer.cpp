@@ -353,6 +353,11 @@ void KernelPrinter::emit_for(const Stmt& s) {
     return;
   }
   if (!dialect_.unroll.empty() && s->for_kind == ForKind::kUnrolled) out_ += fmt::format("{}\n", dialect_.unroll);
+  // Copies of a loop in which threads wait bring nothing, and cost registers.
+  bool waits = false;
+  if (launch_ && s->for_kind == ForKind::kSerial)
+    walk(s->stmts[0], [&](const Stmt& node) { waits = waits || launch_->barriers.contains(node.get()); }, nullptr);
+  if (waits && !dialect_.unroll.empty()) out_ += fmt::format("{} 1\n", dialect_.unroll);
   line(fmt::format("for ({3} {0} = {1}; {0} < {2}; ++{0}) {{", name, without_parentheses(from), to, type));
   emit_block(s->stmts[0]);
   line("}");
