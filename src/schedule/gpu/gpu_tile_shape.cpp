@@ -70,7 +70,9 @@ GpuTileShape choose_tile(const ProductExtents& product, const GpuLimits& limits,
         const auto registers = [](int64_t count, int64_t bytes) { return count * std::max<int64_t>(bytes / 4, 1); };
         const int64_t sums = registers(down * across, sum_bytes);
         if (sums > kMostSums && down * across > 1) continue;
+        // Of a single piece none is ahead.
         shape.ahead =
+            product.steps > kTileSteps * shape.groups &&
             sums + registers(shape.rounds(shape.down) + shape.rounds(shape.across), operand_bytes) <= kRegistersAhead;
         const double time = cycles(shape, product, limits);
         if (time >= least) continue;
