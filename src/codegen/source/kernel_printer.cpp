@@ -314,6 +314,17 @@ std::string KernelPrinter::vector_move(const Stmt& s) {
   return fmt::format("*{}{} = *{}{};", pointer(to, ""), target, pointer(from, "const "), source);
 }
 
+// How many iterations of a device's serial loop are to be written out; 0: as the compiler likes. Copies of a loop in
+// which threads wait bring nothing, and of a long one some are enough: with all of it compilers run out of registers.
+int64_t KernelPrinter::copies_of(const Stmt& s) const {
+  constexpr int64_t kLongLoop = 16, kCopies = 2;
+  if (!launch_ || dialect_.unroll.empty() || s->for_kind != ForKind::kSerial) return 0;
+  bool waits = false;
+  walk(s->stmts[0], [&](const Stmt& node) { waits = waits || launch_->barriers.contains(node.get()); }, nullptr);
+  if (waits) return 1;
+  return as_int(s->extent).value_or(0) >= kLongLoop ? kCopies : 0;
+}
+
 void KernelPrinter::emit_for(const Stmt& s) {
   if (launch_ && (is_block_axis(s->for_kind) || is_thread_axis(s->for_kind))) return emit_axis(s);
   const auto extent = as_int(s->extent);
@@ -353,11 +364,7 @@ void KernelPrinter::emit_for(const Stmt& s) {
     return;
   }
   if (!dialect_.unroll.empty() && s->for_kind == ForKind::kUnrolled) out_ += fmt::format("{}\n", dialect_.unroll);
-  // Copies of a loop in which threads wait bring nothing, and cost registers.
-  bool waits = false;
-  if (launch_ && s->for_kind == ForKind::kSerial)
-    walk(s->stmts[0], [&](const Stmt& node) { waits = waits || launch_->barriers.contains(node.get()); }, nullptr);
-  if (waits && !dialect_.unroll.empty()) out_ += fmt::format("{} 1\n", dialect_.unroll);
+  if (const int64_t copies = copies_of(s); copies > 0) out_ += fmt::format("{} {}\n", dialect_.unroll, copies);
   line(fmt::format("for ({3} {0} = {1}; {0} < {2}; ++{0}) {{", name, without_parentheses(from), to, type));
   emit_block(s->stmts[0]);
   line("}");

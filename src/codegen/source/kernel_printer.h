@@ -44,6 +44,7 @@ class KernelPrinter {
   void emit(const Stmt& s);
   void emit_for(const Stmt& s);
   void emit_axis(const Stmt& s);
+  int64_t copies_of(const Stmt& s) const;
   // A vectorized loop that moves neighbours from a parameter to registers, or back, as one assignment; else empty.
   std::string vector_move(const Stmt& s);
   // A warp's product of tiles as a call of tsr_mma_bf16; empty where the nest is printed as it is.
