@@ -42,6 +42,23 @@ class Scripts(CliTest):
             self.assertGreater((self.folder / (name + suffix)).stat().st_size, 100)
         return json.loads((self.folder / f"{name}.json").read_text())
 
+    def test_gpu(self):
+        flags = (cli_support.TESSERA, "--target", "opencl", "--out", self.folder / "gpu", "--steps",
+                 "device,networks", "--models", "dcgan_gen")
+        done = subprocess.run([sys.executable, ROOT / "bench/gpu.py", *flags], cwd=self.folder, text=True, capture_output=True,
+                              timeout=300, env=self.environment)
+        if "TSR-7019" in done.stdout:
+            self.skipTest("OpenCL has no device here")
+        self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
+        rows = json.loads((self.folder / "gpu/gpu.json").read_text())
+        self.assertEqual(list(rows), ["device", "network dcgan_gen"])
+        self.assertLess(rows["network dcgan_gen"]["error"], 1e-4)
+        self.assertGreater(rows["network dcgan_gen"]["kernels_us"], 0)
+        self.assertRegex((self.folder / "gpu/gpu.md").read_text(), r"(?m)^\| network dcgan_gen \| error ")
+        # What is there is not done again.
+        text, _ = self.script("gpu.py", *flags)
+        self.assertEqual(text, f"2 results in {self.folder / 'gpu/gpu.json'}\n")
+
     def test_models(self):
         flags = ("--folder", self.folder, "--threads", 1, "--rounds", 2, "--out", self.folder / "models")
         text, _ = self.script("models.py", *flags, "--peers", "onnxruntime")

@@ -146,6 +146,13 @@ class CommandLine(CliTest):
             "'deterministic'",
             hint="leave one of the two options out",
         )
+        self.refuses(
+            ["compile", "model.onnx", "--deterministic", "--target", "opencl"],
+            "TSR-4075",
+            "--target or --place opencl: the sums of a GPU are taken in another order, which has no place under numerics "
+            "'deterministic'",
+            hint="leave one of the two options out",
+        )
         self.refuses(["compile"], "TSR-4001", "MODEL is required", hint="see 'tessera compile --help'")
         self.refuses(
             ["compile", "model.onnx", "--fast"],

@@ -291,6 +291,21 @@ TEST(Products, Streamed) {
   EXPECT_GT(taken, 150);
 }
 
+// A matrix that comes from memory, for many rows: the next rows are asked for beforehand.
+TEST(Products, StreamedFromFar) {
+  std::mt19937 random(13);
+  for (const Product& p : {Product{5, 2048, 2051}, Product{8, 1031, 4100}, Product{7, 4099, 1027}}) {
+    const Case test = make_run_case(p, 1, false, false, random);
+    for (const std::string& target : runnable_targets()) {
+      std::string text;
+      const auto got = run_at(test, "streamed_product", target, text);
+      ASSERT_TRUE(got.has_value()) << p.text() << " on " << target;
+      EXPECT_NE(text.find("prefetch"), std::string::npos) << text;
+      EXPECT_EQ(difference(*got, test.want, 3e-6), "") << p.text() << " on " << target;
+    }
+  }
+}
+
 // Bytes that are rows of blocks: any, but for the scales, which are finite and below 2.
 Tensor random_blocks(const BlockedFormat& format, int64_t rows, int64_t terms, std::mt19937& random) {
   const int64_t blocks = terms / format.elements;

@@ -58,6 +58,12 @@ bool mentions(const std::string& text, const std::string& name) {
   return false;
 }
 
+Expr flat_index(const Buffer& buffer, const std::vector<Expr>& indices) {
+  Expr number = 0;
+  for (size_t i = 0; i < indices.size(); ++i) number = number * buffer.shape[i] + indices[i];
+  return number;
+}
+
 }  // namespace
 
 KernelPrinter::KernelPrinter(const LoopProgram& program, std::string function, std::vector<int> alias_classes,
@@ -217,8 +223,7 @@ void KernelPrinter::emit_axis(const Stmt& s) {
 
 // The address of a vector that a loop's iterations walk through; empty where it is none.
 std::string KernelPrinter::vector_at(const Buffer& buffer, const std::vector<Expr>& indices, const Stmt& loop) {
-  Expr number = 0;
-  for (size_t i = 0; i < indices.size(); ++i) number = number * buffer.shape[i] + indices[i];
+  Expr number = flat_index(buffer, indices);
   if (!is_index(number)) return {};
   Bounds bounds = bounds_;
   bounds.set(loop->var, 0, *as_int(loop->extent) - 1);
@@ -257,9 +262,7 @@ std::string KernelPrinter::warp_product(const Stmt& s) {
       (!b_by_steps && b_column != 1) || a_pitch % 8 != 0 || b_pitch % 8 != 0)
     return {};
   const auto flat = [&](const PatternRegion& region) {
-    Expr address = 0;
-    for (size_t i = 0; i < region.first.size(); ++i) address = address * region.buffer->shape[i] + region.first[i];
-    return simplify(address, bounds_);
+    return simplify(flat_index(*region.buffer, region.first), bounds_);
   };
   // Where the warp's operand begins; null where the lanes' are not where the instruction has them.
   const auto begin = [&](const PatternRegion& region, const Expr& of_lane) -> Expr {
@@ -564,8 +567,7 @@ std::string KernelPrinter::index_text(const Expr& e, std::string_view type, bool
 }
 
 std::string KernelPrinter::element(const Buffer& buffer, const std::vector<Expr>& indices) {
-  Expr number = 0;
-  for (size_t i = 0; i < indices.size(); ++i) number = number * buffer.shape[i] + indices[i];
+  Expr number = flat_index(buffer, indices);
   const auto known = buffers_.find(&buffer);
   check(known != buffers_.end(), where("buffer " + buffer.name + " is used outside its allocation"));
   if (scalars_.contains(&buffer)) return known->second;
