@@ -46,6 +46,8 @@ std::optional<Tile> tile_of(const TensorIntrinsic& intrinsic, const Stmt& body) 
       if (read.param == pattern.program->params[0].get()) tile.a = read;
       if (read.param == pattern.program->params[1].get()) tile.b = read;
     }
+    // The pattern of a declared intrinsic may name the vectors of lanes first.
+    if (!pattern.rules.exact && uses_var(tile.a.load, tile.l->var)) std::swap(tile.a, tile.b);
     return tile;
   }
   return std::nullopt;
