@@ -40,7 +40,7 @@ constexpr Flag kGenerateFlags[] = {
     {"--lookup", FlagKind::kNumber, "Guess so many tokens at a time from the text so far (default: 0)"},
     {"--threads", FlagKind::kNumber, "Default: as tessera run"},
     {"--context", FlagKind::kNumber, "The most tokens of prompt and answer (default: 2048)"},
-    {"--module", FlagKind::kText, "Where the compiled model is, or goes to"},
+    {"--module", FlagKind::kText, "Where the compiled model is, or goes to (default: the cache)"},
     {"--precision", FlagKind::kText, "f32, bf16, f16 or i8 (default: f32)"},
     {"--stats", FlagKind::kSwitch, "Tokens per second, on standard error"},
 };
@@ -54,7 +54,7 @@ constexpr Flag kServeFlags[] = {
     {"--lookup", FlagKind::kNumber, "Guess so many tokens at a time from the text so far (default: 0)"},
     {"--threads", FlagKind::kNumber, "Default: as tessera run"},
     {"--context", FlagKind::kNumber, "The most tokens of prompt and answer (default: 2048)"},
-    {"--module", FlagKind::kText, "Where the compiled model is, or goes to"},
+    {"--module", FlagKind::kText, "Where the compiled model is, or goes to (default: the cache)"},
 };
 
 // The package beside this program, as in the build folder, comes first; else Python finds the one that is installed.

@@ -413,6 +413,10 @@ NB_MODULE(_native, m) {
         return tessera::language_model_metadata(path);
       },
       "path"_a, "The metadata of a GGUF file as JSON.");
+  m.def("cached_module_path", &tessera::cached_module_path, "model_path"_a, "options"_a,
+        "Where the cache keeps the model compiled so; '' without a cache.");
+  m.def("trim_module_cache", &tessera::trim_module_cache, "module_path"_a,
+        "Makes room in the cache after a module was written.");
   m.def("load", &load, "path"_a, "threads"_a, "Loads a module file.");
   add_graph(m);
   add_derivatives(m);

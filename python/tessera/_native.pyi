@@ -151,6 +151,12 @@ def interpret(model: object, folder: str, name: str, dims: Mapping[str, Sequence
 def language_model_metadata(path: str) -> str:
     """The metadata of a GGUF file as JSON."""
 
+def cached_module_path(model_path: str, options: str) -> str:
+    """Where the cache keeps the model compiled so; '' without a cache."""
+
+def trim_module_cache(module_path: str) -> None:
+    """Makes room in the cache after a module was written."""
+
 def load(path: str, threads: int) -> Engine:
     """Loads a module file."""
 

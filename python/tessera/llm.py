@@ -293,7 +293,8 @@ def load(
     """A language model out of a GGUF file.
 
     `module` is where the compiled model is, or goes to when it is not there yet, or was made of another file or for other
-    sizes, which a file `module`.key says; None keeps it in memory. `context` is the
+    sizes, which a file `module`.key says; None leaves that to the cache of compiled modules (TESSERA_CACHE_DIR; with
+    TESSERA_CACHE_SIZE=0 the model is compiled into memory). `context` is the
     most tokens of a prompt and its answer, `chunk` the most that one run takes; both are cut to what the model has. One run
     takes `sequences` of them, which read the weights once. `precision` "i8" rounds what is multiplied with weights in blocks
     to bytes, 32 with one scale, as llama.cpp does.
@@ -309,13 +310,24 @@ def load(
     for number in range(1, sequences):
         dims |= {f"length.{number}": dims["length"], f"past.{number}": dims["past"]}
     options: dict[str, Any] = {"threads": threads, "precision": precision, "dims": dims}
+    made_with = {"context": context, "chunk": chunk, "precision": precision, "sequences": sequences}
     if module is None:
-        return LanguageModel(compile(path, **options), metadata, sequences)
+        module = _native.cached_module_path(path, json.dumps({**made_with, "threads": threads}))
+        if not module:
+            return LanguageModel(compile(path, **options), metadata, sequences)
+        if os.path.exists(module):
+            try:
+                return LanguageModel(_load_module(module, threads=threads), metadata, sequences)
+            except Error:  # damaged: made again
+                os.remove(module)
+        compile_file(path, module, **options)
+        loaded = _load_module(module, threads=threads)  # mapped before it might have to go
+        _native.trim_module_cache(module)
+        return LanguageModel(loaded, metadata, sequences)
     # Beside the module stands what it was compiled from and how: another file, or other sizes, compile it again.
     key, about = f"{os.fspath(module)}.key", os.stat(path)
     made_from = json.dumps(
-        {"model": os.path.abspath(path), "bytes": about.st_size, "changed": about.st_mtime_ns, "context": context, "chunk": chunk,
-         "precision": precision, "sequences": sequences}
+        {"model": os.path.abspath(path), "bytes": about.st_size, "changed": about.st_mtime_ns, **made_with}
     )
     known = None
     if os.path.exists(key):
@@ -371,7 +383,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--lookup", type=int, default=0, help="guess so many tokens at a time from the text so far (default: 0)")
     parser.add_argument("--threads", type=int, help="default: as tessera run")
     parser.add_argument("--context", type=int, default=2048, help="the most tokens of prompt and answer (default: 2048)")
-    parser.add_argument("--module", help="where the compiled model is, or goes to")
+    parser.add_argument("--module", help="where the compiled model is, or goes to (default: the cache)")
     parser.add_argument("--precision", default="f32", help="f32, bf16, f16 or i8 (default: f32)")
     parser.add_argument("--stats", action="store_true", help="tokens per second, on standard error")
     given = parser.parse_args(arguments)

@@ -345,7 +345,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--lookup", type=int, default=0, help="guess so many tokens at a time from the text so far (default: 0)")
     parser.add_argument("--threads", type=int, help="default: as tessera run")
     parser.add_argument("--context", type=int, default=2048, help="the most tokens of prompt and answer (default: 2048)")
-    parser.add_argument("--module", help="where the compiled model is, or goes to")
+    parser.add_argument("--module", help="where the compiled model is, or goes to (default: the cache)")
     given = parser.parse_args(arguments)
     try:
         import starlette  # noqa: F401

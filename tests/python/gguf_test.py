@@ -5,6 +5,7 @@ files are refused at once.
 
     gguf_test.py TESSERA"""
 import json
+import os
 import pathlib
 import struct
 import subprocess
@@ -12,6 +13,7 @@ import sys
 import tempfile
 import time
 import unittest
+import unittest.mock
 
 import numpy as np
 
@@ -341,6 +343,27 @@ class Generation(unittest.TestCase):
         self.assertTrue(self.module.exists())
         again = llm.load(self.path, module=self.module)
         self.assertTrue((again.logits([1, 2, 3]) == self.model.logits([1, 2, 3])).all())
+
+    def test_the_cache_keeps_modules(self):
+        folder = WORK / "cache"
+        with unittest.mock.patch.dict(os.environ, {"TESSERA_CACHE_DIR": str(folder)}):
+            first = llm.load(self.path, threads=1).logits([1, 2, 3])
+            (kept,) = folder.iterdir()
+            made = kept.stat().st_ino
+            self.assertTrue((llm.load(self.path, threads=1).logits([1, 2, 3]) == first).all())
+            self.assertEqual(kept.stat().st_ino, made)
+            llm.load(self.path, threads=1, context=48)                           # other sizes
+            self.assertEqual(len(list(folder.iterdir())), 2)
+            kept.write_bytes(b"no module")
+            self.assertTrue((llm.load(self.path, threads=1).logits([1, 2, 3]) == first).all())
+            self.assertGreater(kept.stat().st_size, 1000)
+            with unittest.mock.patch.dict(os.environ, {"TESSERA_CACHE_SIZE": "1k"}):
+                model = llm.load(self.path, threads=1, chunk=16)                 # too large to be kept: runs all the same
+                self.assertTrue((model.logits([1, 2, 3]) == first).all())
+                self.assertEqual(list(folder.iterdir()), [])
+        with unittest.mock.patch.dict(os.environ, {"TESSERA_CACHE_DIR": str(folder), "TESSERA_CACHE_SIZE": "0"}):
+            self.assertTrue((llm.load(self.path, threads=1).logits([1, 2, 3]) == first).all())
+            self.assertEqual(list(folder.iterdir()), [])
 
     def test_a_module_of_another_model_is_made_again(self):
         metadata = gguf_models.metadata_of("llama")

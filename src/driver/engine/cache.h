@@ -34,10 +34,11 @@ class ModuleCache {
   std::string place_for(const std::string& key) const;
   // Makes room after something was written: the entry `key` stays.
   void trim(const std::string& key) const;
-
- private:
+  // Counts the entry, if it is there, as used now.
+  void touch(const std::string& key) const;
   std::string path_of(const std::string& key) const;
 
+ private:
   std::string folder_;
   uint64_t capacity_ = 0;
   Warn warn_;
