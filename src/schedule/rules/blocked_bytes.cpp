@@ -18,6 +18,9 @@
 // instruction multiplies at once stand side by side for each column. A panel's numbers, factors and offsets are made in
 // scratch: of a block at a time where few rows read them, of the whole panel, which stays in cache, for many. Groups
 // are added one by one either way, so a result does not depend on how many rows there are.
+//
+// The sums of rows' own groups cost as much as a vector of columns. For many rows they are made once for a block of
+// rows and a few panels, which then take turns in scratch.
 namespace tessera::inline schedule {
 namespace {
 
@@ -25,6 +28,8 @@ constexpr int64_t kGroups[] = {32, 16};  // numbers whose products are summed as
 constexpr int64_t kSmallTile = 2;        // rows
 constexpr int64_t kManyRows = 8;         // from here on panels are made as a whole
 constexpr int64_t kMostNumber = 255;
+constexpr int64_t kTurns = 3;        // panels of a task
+constexpr int64_t kBlockRows = 128;  // whose groups' sums are kept
 
 struct Range {
   int64_t lo = 0, hi = 0;
@@ -126,7 +131,7 @@ class BlockedBytes : public BlockedProduct {
     if (std::string why = find_product(); !why.empty()) return Declined{std::move(why)};
     if (std::string why = find_bytes(); !why.empty()) return Declined{std::move(why)};
     vectors_ = knobs_.choose("vectors", {1, 2, 4}, 2);
-    tile_rows_ = knobs_.choose("rows", {2, 4, 6}, target_.vector_registers() >= 32 ? 4 : 2);
+    tile_rows_ = knobs_.choose("rows", {2, 4, 6}, target_.vector_registers() >= 32 ? 6 : 2);
     lanes_ = dot_->lanes;
     depth_ = dot_->depth;
     width_ = vectors_ * lanes_;
@@ -137,9 +142,12 @@ class BlockedBytes : public BlockedProduct {
     if (group_ == 0) return Declined{std::move(why)};
     begin_program([&](size_t p) { return pack(p); });
     find_bytes();  // of the program's own buffers
-    const Var panel = make_var("panel");
-    bounds_.set(panel, 0, panels_ - 1);
-    result_.program.body = over_panels(panel, few_or_many(panel));
+    const Var turn = make_var("turn");
+    const int64_t turns = (panels_ + kTurns - 1) / kTurns;
+    bounds_.set(turn, 0, turns - 1);
+    const Stmt body = few_or_many(turn);
+    result_.program.body =
+        turns == 1 ? substitute(body, {{turn.get(), Expr(0)}}) : for_loop(turn, 0, turns, ForKind::kParallel, body);
     return std::move(result_);
   }
 
@@ -330,7 +338,18 @@ class BlockedBytes : public BlockedProduct {
     return seq(std::move(all));
   }
 
-  Stmt few_or_many(const Expr& panel) {
+  // The panels of a task, one after another.
+  Stmt over_turns(const Expr& turn, const std::function<Stmt(const Expr& panel)>& body) {
+    const Var number = make_var("panel");
+    const int64_t count = std::min(kTurns, panels_);
+    bounds_.set(number, 0, count - 1);
+    const Expr panel = turn * Expr(kTurns) + number;
+    const Stmt one = body(panel);
+    return for_loop(number, 0, count, ForKind::kSerial,
+                    panels_ % count == 0 ? one : if_then(panel < Expr(panels_), one));
+  }
+
+  Stmt few_or_many(const Expr& turn) {
     const Expr rows = num_rows();
     const int64_t blocks = steps_ / block_;
     ones_ = make_buffer("ones", DType::kU8, {lanes_ * depth_}, MemoryScope::kLocal);
@@ -346,19 +365,30 @@ class BlockedBytes : public BlockedProduct {
     };
     const auto few = [&] {
       return with_scratch(1, [&] {
-        return over_rows(rows, {kSmallTile, 1},
-                         [&](int64_t count, const Expr& first) { return tile(panel, count, first, true); });
+        return over_turns(turn, [&](const Expr& panel) {
+          return over_rows(rows, {kSmallTile, 1},
+                           [&](int64_t count, const Expr& first) { return tile(panel, count, first, {}); });
+        });
       });
     };
     const auto many = [&] {
       return with_scratch(blocks, [&] {
-        const Var block = make_var("kb");
         std::vector<int64_t> sizes = {tile_rows_};
         if (tile_rows_ > kSmallTile) sizes.push_back(kSmallTile);
         sizes.push_back(1);
-        return seq({for_loop(block, 0, blocks, ForKind::kSerial, fill(panel, block, block)),
-                    over_rows(rows, sizes,
-                              [&](int64_t count, const Expr& first) { return tile(panel, count, first, false); })});
+        const int64_t most = std::min(as_int(rows).value_or(kBlockRows), kBlockRows);
+        row_sums_ = make_buffer("row_sums", DType::kF32, {most * (steps_ / group_)}, MemoryScope::kLocal);
+        const Var number = make_var("rows"), block = make_var("kb");
+        const Expr first = number * Expr(kBlockRows), count = min(rows - first, kBlockRows);
+        const Stmt panels = over_turns(turn, [&](const Expr& panel) {
+          return seq({for_loop(block, 0, blocks, ForKind::kSerial, fill(panel, block, block)),
+                      over_rows(count, sizes, [&](int64_t n, const Expr& in_block) {
+                        return tile(panel, n, first + in_block, in_block);
+                      })});
+        });
+        const Stmt all = for_loop(number, 0, normalize_size(floordiv(rows + Expr(kBlockRows - 1), kBlockRows)),
+                                  ForKind::kSerial, has_offsets_ ? seq({sum_rows(first, count), panels}) : panels);
+        return has_offsets_ ? alloc(row_sums_, all) : all;
       });
     };
     if (const auto fixed = as_int(rows)) return *fixed < kManyRows ? few() : many();
@@ -366,8 +396,39 @@ class BlockedBytes : public BlockedProduct {
     return if_then(rows < Expr(kManyRows), of_few, many());
   }
 
-  // `count` rows from `first` on by a panel, whose numbers are in scratch, or get there block by block.
-  Stmt tile(const Expr& panel, int64_t count, const Expr& first, bool fills) {
+  // The sums of the groups of `count` rows from `first` on.
+  Stmt sum_rows(const Expr& first, const Expr& count) {
+    const Var row = make_var("row"), group = make_var("group");
+    const BufferPtr sum = make_buffer("sum", DType::kI32, {1, lanes_}, MemoryScope::kRegister);
+    std::vector<Stmt> body = {
+        vectorized("l", lanes_, [&](const Var& lane) { return store(sum, {0, lane}, const_int(DType::kI32, 0)); })};
+    VarMap at = at_row(first + row);
+    for (int64_t j = 0; j < group_ / depth_; ++j) {
+      at[step_.get()] = group * Expr(group_) + Expr(j * depth_) + Expr(deep_var_);
+      body.push_back(dot(substitute(bytes_, at), ones_, 0, sum, 0));
+    }
+    body.push_back(store(row_sums_, {row * Expr(steps_ / group_) + group}, cast(DType::kF32, load(sum, {0, 0}))));
+    return for_loop(row, 0, count, ForKind::kSerial,
+                    for_loop(group, 0, steps_ / group_, ForKind::kSerial, alloc(sum, seq(std::move(body)))));
+  }
+
+  // Adds sums of products of as many bytes as the instruction takes, in lanes, to those in `to`.
+  Stmt dot(const Expr& bytes, const BufferPtr& numbers, const Expr& at, const BufferPtr& to, int64_t cell) const {
+    const Var lane = make_var("l"), q = make_var("q");
+    const Expr a = substitute(bytes, {{deep_var_.get(), q}});
+    const Expr b = load(numbers, {at + lane * Expr(depth_) + q});
+    const Expr sum = load(to, {Expr(cell), lane}) + cast(DType::kI32, a) * cast(DType::kI32, b);
+    const Stmt nest = for_loop(lane, 0, lanes_, ForKind::kVectorized,
+                               for_loop(q, 0, depth_, ForKind::kSerial, store(to, {Expr(cell), lane}, sum)));
+    const std::string problem = match_intrinsic(*dot_, nest);
+    check(problem.empty(), "a product of bytes is none: " + problem);
+    return tensorized(dot_, nest);
+  }
+
+  // `count` rows from `first` on by a panel. Its numbers are in scratch, and the rows' sums there from row `in_block`
+  // on, or, without that, all these are made block by block.
+  Stmt tile(const Expr& panel, int64_t count, const Expr& first, const std::optional<Expr>& in_block) {
+    const bool fills = !in_block;
     const BufferPtr acc = make_buffer("acc", DType::kF32, {count * vectors_, lanes_}, MemoryScope::kRegister);
     const BufferPtr sums = make_buffer("sums", DType::kI32, {count * vectors_, lanes_}, MemoryScope::kRegister);
     const BufferPtr of_x = make_buffer("of_x", DType::kI32, {count, lanes_}, MemoryScope::kRegister);
@@ -384,25 +445,14 @@ class BlockedBytes : public BlockedProduct {
       at[step_.get()] = step;
       return substitute(e, at);
     };
-    const auto dot = [&](const Expr& bytes, const BufferPtr& numbers, const Expr& at, const BufferPtr& to,
-                         int64_t cell) {
-      const Var lane = make_var("l"), q = make_var("q");
-      const Expr a = substitute(bytes, {{deep_var_.get(), q}});
-      const Expr b = load(numbers, {at + lane * Expr(depth_) + q});
-      const Expr sum = load(to, {Expr(cell), lane}) + cast(DType::kI32, a) * cast(DType::kI32, b);
-      const Stmt nest = for_loop(lane, 0, lanes_, ForKind::kVectorized,
-                                 for_loop(q, 0, depth_, ForKind::kSerial, store(to, {Expr(cell), lane}, sum)));
-      const std::string problem = match_intrinsic(*dot_, nest);
-      check(problem.empty(), "a product of bytes is none: " + problem);
-      return tensorized(dot_, nest);
-    };
     const Var block = make_var("kb"), part = make_var("kp");
     // The group's place in the scratch, and in the sum.
     const Expr in_scratch = (fills ? Expr(0) : block * Expr(groups)) + part;
     const Expr step = block * Expr(block_) + part * Expr(group_);
     std::vector<Stmt> body;
     body.push_back(cells(sums, count * vectors_, const_int(DType::kI32, 0)));
-    if (has_offsets_) body.push_back(cells(of_x, count, const_int(DType::kI32, 0)));
+    const bool sums_rows = has_offsets_ && fills;
+    if (sums_rows) body.push_back(cells(of_x, count, const_int(DType::kI32, 0)));
     for (int64_t j = 0; j < quads; ++j)
       for (int64_t row = 0; row < count; ++row) {
         const Expr bytes = row_at(bytes_, row, step + Expr(j * depth_) + Expr(deep_var_));
@@ -410,7 +460,7 @@ class BlockedBytes : public BlockedProduct {
           body.push_back(dot(bytes, numbers_,
                              ((in_scratch * Expr(quads) + Expr(j)) * Expr(width_) + Expr(v * lanes_)) * Expr(depth_),
                              sums, row * vectors_ + v));
-        if (has_offsets_) body.push_back(dot(bytes, ones_, 0, of_x, row));
+        if (sums_rows) body.push_back(dot(bytes, ones_, 0, of_x, row));
       }
     for (int64_t row = 0; row < count; ++row)
       body.push_back(each_vector([&](int64_t v, const Expr& column, const Var& lane) {
@@ -419,10 +469,14 @@ class BlockedBytes : public BlockedProduct {
           return cast(DType::kF32, load(buffer, {at, lane}));
         };
         Expr sum = load(factors_, {place}) * as_float(sums, cell);
-        if (has_offsets_) sum = fma(load(offsets_, {place}), as_float(of_x, Expr(row)), sum);
+        if (has_offsets_) {
+          const Expr of_row = fills ? as_float(of_x, Expr(row))
+                                    : load(row_sums_, {(*in_block + Expr(row)) * Expr(steps_ / group_) + in_scratch});
+          sum = fma(load(offsets_, {place}), of_row, sum);
+        }
         return store(acc, {cell, lane}, fma(row_at(scale_, row, step), sum, load(acc, {cell, lane})));
       }));
-    Stmt group = alloc(sums, has_offsets_ ? alloc(of_x, seq(std::move(body))) : seq(std::move(body)));
+    Stmt group = alloc(sums, sums_rows ? alloc(of_x, seq(std::move(body))) : seq(std::move(body)));
     group = for_loop(part, 0, groups, ForKind::kSerial, std::move(group));
     const Stmt all = fills ? seq({fill(panel, block, 0), std::move(group)}) : std::move(group);
     return alloc(acc,
@@ -444,7 +498,7 @@ class BlockedBytes : public BlockedProduct {
   std::map<const Buffer*, std::vector<Region>> regions_;
   std::map<const Buffer*, int64_t> in_block_;  // elements of a block, in a row
   bool has_offsets_ = false;
-  BufferPtr numbers_, factors_, offsets_, ones_;
+  BufferPtr numbers_, factors_, offsets_, ones_, row_sums_;
 };
 
 }  // namespace

@@ -44,6 +44,10 @@ RuleResult window_rows(const TensorProgram& program, const Target& target, Knobs
   if (row.extent < 4 && !is_single_place(program, row))
     return Declined{"the output's innermost axis is shorter than 4"};
   if (row.extent >= 4) why = check_lanes(kernel, row);
+  // One place after another would take one element of the reduced axis after another.
+  if (const int axis = contiguous_reduced_axis(kernel);
+      row.extent < 4 && axis >= 0 && *as_int(kernel.reduce[static_cast<size_t>(axis)].extent) >= target.f32_lanes())
+    return Declined{"a vector of the reduced axis lies together"};
   if (!why.empty()) return Declined{why};
 
   const int64_t width = std::max(target.vector_bits() / dtype_bits(kernel.reduce_dtype), 1);
