@@ -477,6 +477,13 @@ class BlockedBytes : public BlockedProduct {
         return store(acc, {cell, lane}, fma(row_at(scale_, row, step), sum, load(acc, {cell, lane})));
       }));
     Stmt group = alloc(sums, sums_rows ? alloc(of_x, seq(std::move(body))) : seq(std::move(body)));
+    if (fills)
+      for (const auto& [buffer, regions] : regions_)
+        for (const Region& region : regions) {
+          const int64_t elements = region.count * width_;
+          const Expr first = Expr(region.base) + (panel * Expr(steps_ / block_) + block) * Expr(elements);
+          group = asking_for_later(buffer, first, elements, {part, groups}, std::move(group));
+        }
     group = for_loop(part, 0, groups, ForKind::kSerial, std::move(group));
     const Stmt all = fills ? seq({fill(panel, block, 0), std::move(group)}) : std::move(group);
     return alloc(acc,

@@ -37,6 +37,16 @@ class BlockedProduct {
   // Stores what the sums in `acc`, [count * vectors][lanes], become, at `count` rows from `first` on.
   Stmt finish(const Expr& panel, int64_t count, const Expr& first, const BufferPtr& acc);
   Stmt over_panels(const Var& panel, const Stmt& body) const;
+  // A step of a loop, which is number `index` of `count`.
+  struct StepOf {
+    Expr index;
+    int64_t count = 1;
+  };
+  // `body`, a step of what is done with `elements` of a packed constant from `first` on, which asks memory for its
+  // share of elements that come some kilobytes later. Few rows wait for memory, and a core that asks by itself gets
+  // more of it than one whose loads are guessed, which ends at each page.
+  Stmt asking_for_later(const Buffer* constant, const Expr& first, int64_t elements, const StepOf& step,
+                        Stmt body) const;
 
   const TensorProgram& kernel_;
   const Target& target_;

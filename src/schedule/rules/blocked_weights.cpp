@@ -86,9 +86,11 @@ class BlockedWeights : public BlockedProduct {
     return if_then(rows < Expr(kManyRows), few(), many());
   }
 
-  // `body` for each step of the sum, `kStraight` of them written out.
+  // `body` for each step of the sum, `kStraight` of them written out; `around` gets these with the block and the part
+  // of it that they are.
+  using Around = std::function<Stmt(const Expr& block, const StepOf& part, Stmt steps)>;
   template <typename Body>
-  Stmt over_steps(const Body& body) {
+  Stmt over_steps(const Body& body, const Around& around = {}) {
     const Var block = make_var("kb"), part = make_var("kp");
     const int64_t blocks = steps_ / block_, parts = block_ / straight_;
     bounds_.set(block, 0, std::max<int64_t>(blocks - 1, 0));
@@ -101,9 +103,11 @@ class BlockedWeights : public BlockedProduct {
     std::vector<Stmt> result;
     if (blocks > 0) {
       const Expr begin = block * Expr(block_);
-      Stmt inner =
-          parts == 1 ? straight(begin, straight_)
-                     : for_loop(part, 0, parts, ForKind::kSerial, straight(begin + part * Expr(straight_), straight_));
+      const auto of_part = [&](const Expr& number) {
+        Stmt steps = straight(begin + number * Expr(straight_), straight_);
+        return around ? around(block, {number, parts}, std::move(steps)) : steps;
+      };
+      Stmt inner = parts == 1 ? of_part(0) : for_loop(part, 0, parts, ForKind::kSerial, of_part(part));
       result.push_back(for_loop(block, 0, blocks, ForKind::kSerial, std::move(inner)));
     }
     if (steps_ % block_ != 0) result.push_back(straight(blocks * block_, steps_ % block_));
@@ -159,7 +163,16 @@ class BlockedWeights : public BlockedProduct {
         loops.push_back(for_loop(rest, steps_ / kUnroll * kUnroll, steps_ % kUnroll, ForKind::kSerial, step(rest)));
       sum = seq(std::move(loops));
     } else {
-      sum = over_steps(step);
+      sum = over_steps(step, [&](const Expr& block, const StepOf& part, Stmt steps) {
+        for (const TensorParam& param : kernel_.params) {
+          if (!is_weight(param.buffer)) continue;
+          const int64_t row = *as_int(flat_.at(param.buffer.get())->shape[0]) / (panels_ * width_);
+          const int64_t elements = row * block_ / steps_ * width_;
+          const Expr first = panel * Expr(row * width_) + block * Expr(elements);
+          steps = asking_for_later(param.buffer.get(), first, elements, part, std::move(steps));
+        }
+        return steps;
+      });
     }
     return alloc(acc, alloc(made, seq({clear, sum, finish(panel, count, first, acc)})));
   }
