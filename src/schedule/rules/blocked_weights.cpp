@@ -1,6 +1,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
 
 #include "arith/simplify.h"
 #include "schedule/kernel/loop_builder.h"
@@ -21,6 +22,35 @@ constexpr int64_t kStraight = 32;  // steps along the sum that are written out: 
 constexpr int64_t kFewSteps = 8;   // of weights that are in no blocks
 constexpr int64_t kSmallTile = 4;  // rows
 constexpr int64_t kManyRows = 8;   // from here on panels go through scratch
+
+// Bits of a byte as a float, less a constant: (byte >> s & mask) - c. The bits are put, where they are, into the
+// fraction of the float 2^(23 - s), whose last place counts what the lowest of them does; less 2^(23 - s) + c that is
+// exact. One operation merges the bits, one subtracts, where shift, conversion and subtraction take three.
+Expr number_by_its_bits(const Expr& e) {
+  constexpr int64_t kFraction = 23, kBias = 127, kByte = 8;
+  if (e->kind != ExprKind::kBinary || e->binary != BinaryOp::kSub || e->dtype != DType::kF32) return {};
+  const Expr &number = e->operands[0], &less = e->operands[1];
+  if (number->kind != ExprKind::kCast || less->kind != ExprKind::kConst) return {};
+  const double c = less->float_value;
+  if (c != std::floor(c) || std::abs(c) > 1 << kByte) return {};
+  Expr bits = number->operands[0];
+  int64_t mask = (1 << kByte) - 1, shift = 0;
+  const auto takes = [&](BinaryOp op, int64_t& value) {
+    if (bits->kind != ExprKind::kBinary || bits->binary != op || bits->operands[1]->kind != ExprKind::kConst) return;
+    value = bits->operands[1]->int_value;
+    bits = bits->operands[0];
+  };
+  if (bits.dtype() != DType::kI32) return {};
+  takes(BinaryOp::kAnd, mask);
+  takes(BinaryOp::kShr, shift);
+  if (bits->kind != ExprKind::kCast || bits->operands[0].dtype() != DType::kU8 || shift < 0 || shift >= kByte ||
+      mask < 0)
+    return {};
+  mask &= ((1 << kByte) - 1) >> shift;
+  const Expr merged = binary(BinaryOp::kOr, binary(BinaryOp::kAnd, bits, const_int(DType::kI32, mask << shift)),
+                             const_int(DType::kI32, (kBias + kFraction - shift) << kFraction));
+  return bitcast(DType::kF32, merged) - const_float(DType::kF32, std::ldexp(1.0, kFraction - shift) + c);
+}
 
 class BlockedWeights : public BlockedProduct {
  public:
@@ -54,7 +84,8 @@ class BlockedWeights : public BlockedProduct {
 
   // A column of a panel and a step as the float that it is.
   Expr weight(const Expr& panel, const Expr& column, const Expr& step) const {
-    return transform(substitute(weight_, {{step_.get(), step}}), [&](const Expr& node) -> Expr {
+    const Expr made = transform(simplify(substitute(weight_, {{step_.get(), step}}), bounds_), number_by_its_bits);
+    return transform(made, [&](const Expr& node) -> Expr {
       if (node->kind != ExprKind::kLoad) return {};
       Expr in_row = 0;
       int64_t row = 1;
