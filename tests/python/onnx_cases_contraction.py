@@ -233,6 +233,11 @@ def add_long_sums(b):
     ones = np.ones((3, 8192), np.float16)
     b.known("long_sum_f16", "ReduceSum", [ones, np.array([1], np.int64)], [np.full((3, 1), 8192, np.float16)], 18,
             constants=(1,))
+    # Sums, and numbers of terms, that no f16 holds.
+    many = np.full((2, 300, 400), 1.5, np.float16)
+    b.known("long_mean_f16", "ReduceMean", [many, np.array([1, 2], np.int64)], [np.full((2, 1, 1), 1.5, np.float16)], 18,
+            constants=(1,))
+    b.known("long_pool_f16", "GlobalAveragePool", [many[None]], [np.full((1, 2, 1, 1), 1.5, np.float16)], 11)
     for k in (1000, 4097):
         random = b.random(f"long product {k}")
         a, w = (random.standard_normal(s).astype(np.float16) for s in ((5, k), (k, 7)))

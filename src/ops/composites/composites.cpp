@@ -34,6 +34,13 @@ ValueId CompositeBody::divide_by_count(ValueId value, ValueId of, const std::vec
   return add("div", {value, type(value).rank() > 0 ? sizes : add("reshape", {sizes}, {{"shape", Shape{}}})});
 }
 
+ValueId CompositeBody::mean(ValueId x, const std::vector<int64_t>& axes, bool keepdims) {
+  const DType dtype = type(x).dtype;
+  const ValueId wide = is_float(dtype) && dtype_bits(dtype) < 32 ? cast(x, DType::kF32) : x;
+  const ValueId sum = add("reduce", {wide}, {{"kind", std::string("sum")}, {"axes", axes}, {"keepdims", keepdims}});
+  return cast(divide_by_count(sum, x, axes), dtype);
+}
+
 ValueId CompositeBody::reshape(ValueId value, Shape shape) {
   for (Expr& extent : shape) extent = normalize_size(extent);
   return same_shape(type(value).shape, shape) ? value : add("reshape", {value}, {{"shape", std::move(shape)}});

@@ -58,6 +58,9 @@ class CompositeBody {
   ValueId reduce(std::string_view kind, ValueId value, std::vector<int64_t> axes);
   // value / (the product of its extents along `axes` - fewer): a mean from a sum. `of` is what the sum was taken of.
   ValueId divide_by_count(ValueId value, ValueId of, const std::vector<int64_t>& axes, int64_t fewer = 0);
+  // The mean over `axes`; of integers truncated. Of small floats it is computed in f32: their sum, and the count, may
+  // leave a range that the mean does not.
+  ValueId mean(ValueId x, const std::vector<int64_t>& axes, bool keepdims);
   // The value itself where it has the shape, or the type, already.
   ValueId reshape(ValueId value, Shape shape);
   ValueId cast(ValueId value, DType dtype);

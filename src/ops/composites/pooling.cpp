@@ -134,8 +134,7 @@ std::vector<CompositeDef> definitions() {
        {},
        [](CompositeBody& b) -> Result {
          require_dtype(b.context(), 0, is_real, kRealTypes);
-         const Ints axes = spatial_axes(b);
-         return {b.divide_by_count(b.reduce("sum", b.operand(0), axes), b.operand(0), axes)};
+         return {b.mean(b.operand(0), spatial_axes(b), true)};
        },
        "global_average_pool(x: f32[1,2,2])\nrun x = 1 2 4 3 -> y = 1.5 3.5"},
   };

@@ -22,7 +22,7 @@ ValueId square(CompositeBody& b, ValueId x) { return b.add("mul", {x, x}); }
 // The mean; integers truncate.
 ValueId mean(CompositeBody& b, ValueId x) {
   const auto& axes = require_axes(b.context(), "axes", b.type(x).rank());
-  return b.divide_by_count(reduce(b, "sum", x), x, axes);
+  return b.mean(x, axes, b.attrs().get<bool>("keepdims"));
 }
 
 // log of the sum of exp, the maximum taken out first. Where the maximum is infinite, x - max would be NaN.
