@@ -1,8 +1,8 @@
 // Functions of several operands, element by element, which are broadcast to one shape.
 #include <cmath>
-#include <numbers>
 
 #include "import/aten/operators/handlers.h"
+#include "import/common/functions.h"
 
 namespace tessera::inline aten {
 namespace {
@@ -167,22 +167,9 @@ constexpr char kAnd[] = "bitwise_and", kOr[] = "bitwise_or", kXor[] = "bitwise_x
                kLe[] = "le", kGt[] = "gt", kGe[] = "ge", kMax[] = "max", kMin[] = "min", kShiftLeft[] = "shift_left",
                kShiftRight[] = "shift_right";
 
-// The angle of the point (x, y): atan(y / x), moved by half a turn left of the y axis. Zeros and infinities have the
-// signs that they have: a point on the left end of the x axis may lie just below it.
 void import_atan2(AtenContext& c) {
-  const DType dtype = c.result_dtype(promoted(c));
-  const auto [y, x] = pair_of(c, dtype);
-  const ValueId zero = c.scalar(dtype, 0), one = c.scalar(dtype, 1), pi = c.scalar(dtype, std::numbers::pi);
-  const auto both = [&](ValueId of_y, ValueId of_x) { return c.op("logical_and", {of_y, of_x}); };
-  const auto is_negative = [&](ValueId v) {
-    return c.op("logical_or", {c.op("lt", {v, zero}), c.op("lt", {c.div(one, v), zero})});
-  };
-  const ValueId diagonal = c.mul(c.op("sign", {y}), c.op("sign", {x}));
-  const ValueId finite = c.op("select", {both(c.op("is_inf", {y}), c.op("is_inf", {x})), diagonal, c.div(y, x)});
-  const ValueId slope = c.op("select", {both(c.op("eq", {y, zero}), c.op("eq", {x, zero})), y, finite});
-  const ValueId angle = c.op("atan", {slope});
-  const ValueId turned = c.op("select", {is_negative(y), c.sub(angle, pi), c.add(angle, pi)});
-  c.out(c.op("select", {is_negative(x), turned, angle}));
+  const auto [y, x] = pair_of(c, c.result_dtype(promoted(c)));
+  c.out(angle_of(c, y, x));
 }
 
 // self + value * tensor1 * tensor2, or / tensor2.

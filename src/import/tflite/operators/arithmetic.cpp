@@ -3,7 +3,10 @@
 
 #include <algorithm>
 #include <cmath>
+#include <optional>
 
+#include "import/common/functions.h"
+#include "import/tflite/fixed_functions.h"
 #include "import/tflite/operators/byte_sums.h"
 #include "import/tflite/operators/handlers.h"
 
@@ -30,40 +33,110 @@ void require_same_type(OperatorContext& c) {
                 "one type");
 }
 
+struct Pair {
+  const TfliteTensor &a, &b, &y;
+};
+Pair quantized_pair(OperatorContext& c) {
+  const TfliteTensor &a = c.tensor(0), &b = c.tensor(1), &y = c.output(0);
+  if (a.dtype != y.dtype) c.unsupported("operands of other types than the result");
+  return {a, b, y};
+}
+
+// The exponent of a power of two.
+std::optional<int> exponent_of(float scale) {
+  const double exponent = std::log2(static_cast<double>(scale)), whole = std::round(exponent);
+  if (std::abs(exponent - whole) > 1e-3) return std::nullopt;
+  return static_cast<int>(whole);
+}
+
+// Of 16 bits, where all units are powers of two, and one of the operands' the result's: the other operand is brought to
+// it first.
+std::optional<ValueId> shifted_sum(OperatorContext& c, const Pair& p, bool subtracts) {
+  const bool wanted = subtracts ? c.options<tflite::SubOptions>().pot_scale_int16()
+                                : c.options<tflite::AddOptions>().pot_scale_int16();
+  const auto a = exponent_of(c.scale(p.a)), b = exponent_of(c.scale(p.b)), y = exponent_of(c.scale(p.y));
+  if (!wanted || !a || !b || !y) return std::nullopt;
+  const int of_a = *a - *y, of_b = *b - *y;
+  if ((of_a != 0 && of_b != 0) || of_a > 0 || of_b > 0)
+    c.malformed(fmt::format("units of 2^{}, 2^{} and 2^{}", *a, *b, *y), "one operand in the result's, none in a larger");
+  const auto brought = [&](int i, int shift) {
+    const ValueId x = c.cast(c.in(i), DType::kI32);
+    return shift == 0 ? x : multiply(c, x, {1 << 30, shift + 1}, FixedRounding::kTwice);
+  };
+  const ValueId first = brought(0, of_a), second = brought(1, of_b);
+  const StoredRange range = stored_range(c, p.y, activation_of(c));
+  return c.cast(kept_within(c, subtracts ? c.sub(first, second) : c.add(first, second), range.low, range.high), p.y.dtype);
+}
+
 // a + b, or a - b, of integers with scales: each brought to a common unit of 2^-left, added there, and brought to the
 // result's.
 ValueId quantized_sum(OperatorContext& c, bool subtracts) {
-  const TfliteTensor &a = c.tensor(0), &b = c.tensor(1), &y = c.output(0);
-  const bool wide = y.dtype == DType::kI16;
-  if (a.dtype != y.dtype || (!is_narrow(y.dtype) && !wide)) c.unsupported("operands of other types than the result");
-  if (wide) c.unsupported("values of 16 bits");
+  const Pair p = quantized_pair(c);
+  const bool wide = p.y.dtype == DType::kI16;
+  if (wide) {
+    for (const TfliteTensor* tensor : {&p.a, &p.b, &p.y})
+      if (c.zero_point(*tensor) != 0) c.malformed("16 bits with a zero point", "0");
+    if (const auto sum = shifted_sum(c, p, subtracts)) return *sum;
+  }
   const int left = wide ? 15 : 20;
-  const double a_scale = static_cast<double>(c.scale(a)), b_scale = static_cast<double>(c.scale(b));
+  const double a_scale = static_cast<double>(c.scale(p.a)), b_scale = static_cast<double>(c.scale(p.b));
   const double twice = 2 * std::max(a_scale, b_scale);
   ByteSum sum;
   sum.left = left;
   sum.subtracts = subtracts;
   sum.a = fixed_scale(a_scale / twice);
   sum.b = fixed_scale(b_scale / twice);
-  sum.result = fixed_scale(twice / (std::ldexp(1, left) * static_cast<double>(c.scale(y))));
-  sum.a_zero = c.zero_point(a);
-  sum.b_zero = c.zero_point(b);
-  return byte_sum(c, c.in(0), c.in(1), sum, stored_range(c, y, activation_of(c)), y.dtype);
+  sum.result = fixed_scale(twice / (std::ldexp(1, left) * static_cast<double>(c.scale(p.y))));
+  sum.a_zero = c.zero_point(p.a);
+  sum.b_zero = c.zero_point(p.b);
+  return byte_sum(c, c.in(0), c.in(1), sum, stored_range(c, p.y, activation_of(c)), p.y.dtype);
 }
 
 ValueId quantized_product(OperatorContext& c) {
-  const TfliteTensor &a = c.tensor(0), &b = c.tensor(1), &y = c.output(0);
-  if (a.dtype != y.dtype || !is_narrow(y.dtype)) c.unsupported("operands of other types than 8 bits");
-  const StoredRange range = stored_range(c, y, activation_of(c));
-  const double scale = static_cast<double>(c.scale(a) * c.scale(b) / c.scale(y));
+  const Pair p = quantized_pair(c);
+  const StoredRange range = stored_range(c, p.y, activation_of(c));
+  const double scale = static_cast<double>(c.scale(p.a) * c.scale(p.b) / c.scale(p.y));
   return requantize(c, c.mul(centred(c, 0), centred(c, 1)), {fixed_scale(scale)}, 0, FixedRounding::kTwice, range,
-                    y.dtype);
+                    p.y.dtype);
+}
+
+ValueId quantized_quotient(OperatorContext& c) {
+  const Pair p = quantized_pair(c);
+  if (!is_narrow(p.y.dtype)) c.unsupported("quantised values of 16 bits");
+  const StoredRange range = stored_range(c, p.y, activation_of(c));
+  const FixedScale scale = fixed_scale(static_cast<double>(c.scale(p.a) / (c.scale(p.b) * c.scale(p.y))));
+  const int64_t a_zero = c.zero_point(p.a), b_zero = c.zero_point(p.b);
+  return of_each_pair(c, c.in(0), c.in(1), p.y.dtype, [&](int64_t a, int64_t b) {
+    if (b == b_zero) return a < a_zero ? range.low : range.high;  // LiteRT ends the run
+    const int32_t quotient = fixed_quotient(static_cast<int32_t>(a - a_zero), static_cast<int32_t>(b - b_zero), scale);
+    return std::clamp(quotient + range.zero, range.low, range.high);
+  });
+}
+
+ValueId quantized_square(OperatorContext& c) {
+  const Pair p = quantized_pair(c);
+  if (!is_narrow(p.y.dtype)) c.unsupported("quantised values of 16 bits");
+  constexpr int kLeft = 7;
+  const double a_scale = static_cast<double>(c.scale(p.a)), b_scale = static_cast<double>(c.scale(p.b));
+  const double twice = 2 * std::max(a_scale, b_scale);
+  const FixedScale of_a = fixed_scale(a_scale / twice), of_b = fixed_scale(b_scale / twice);
+  const FixedScale of_y = fixed_scale(twice * twice / ((1 << (2 * kLeft)) * static_cast<double>(c.scale(p.y))));
+  const int64_t a_zero = c.zero_point(p.a), b_zero = c.zero_point(p.b);
+  const StoredRange range = stored_range(c, p.y);
+  const auto scaled = [](int64_t x, FixedScale scale) {
+    return multiply(static_cast<int32_t>(x * (1 << kLeft)), scale, FixedRounding::kTwice);
+  };
+  return of_each_pair(c, c.in(0), c.in(1), p.y.dtype, [&](int64_t a, int64_t b) {
+    const int64_t difference = scaled(a - a_zero, of_a) - scaled(b - b_zero, of_b);
+    const auto square = static_cast<int32_t>(difference * difference);
+    return std::clamp(multiply(square, of_y, FixedRounding::kTwice) + range.zero, range.low, range.high);
+  });
 }
 
 void import_arithmetic(OperatorContext& c) {
   c.require_inputs(2, 2);
   require_same_type(c);
-  const bool quantized = c.is_quantized(c.tensor(0)) && !c.tensor(0).quantization.empty();
+  const bool quantized = has_scale(c);
   const auto plain = [&](const char* name) {
     if (quantized) c.unsupported("quantised values");
     c.out(0, activated(c, c.op(name, {c.in(0), c.in(1)}), activation_of(c)));
@@ -73,15 +146,29 @@ void import_arithmetic(OperatorContext& c) {
     case tflite::BuiltinOperator::SUB: return quantized ? c.out(0, quantized_sum(c, true)) : plain("sub");
     case tflite::BuiltinOperator::MUL: return quantized ? c.out(0, quantized_product(c)) : plain("mul");
     case tflite::BuiltinOperator::POW: return plain("pow");
-    default: return plain("div");
+    default: return quantized ? c.out(0, quantized_quotient(c)) : plain("div");
   }
+}
+
+// The angle of the point (x, y).
+void import_angle(OperatorContext& c) {
+  c.require_inputs(2, 2);
+  require_same_type(c);
+  if (!is_float(c.dtype(c.in(0)))) c.unsupported(fmt::format("values of type {}", dtype_name(c.dtype(c.in(0)))));
+  c.out(0, angle_of(c, c.in(0), c.in(1)));
+}
+
+void import_shift_left(OperatorContext& c) {
+  c.require_inputs(2, 2);
+  require_same_type(c);
+  c.out(0, c.op("shift_left", {c.in(0), c.in(1)}));
 }
 
 // A choice of one of the operands: of quantised ones, whose parameters are the same.
 void import_extremum(OperatorContext& c) {
   c.require_inputs(2, 2);
   require_same_type(c);
-  if (!c.tensor(0).quantization.empty() && c.is_quantized(c.tensor(0))) {
+  if (has_scale(c)) {
     require_same_quantization(c, c.tensor(0), c.output(0));
     require_same_quantization(c, c.tensor(1), c.output(0));
   }
@@ -91,7 +178,7 @@ void import_extremum(OperatorContext& c) {
 void import_squared_difference(OperatorContext& c) {
   c.require_inputs(2, 2);
   require_same_type(c);
-  if (c.is_quantized(c.tensor(0)) && !c.tensor(0).quantization.empty()) c.unsupported("quantised values");
+  if (has_scale(c)) return c.out(0, quantized_square(c));
   const ValueId difference = c.sub(c.in(0), c.in(1));
   c.out(0, c.mul(difference, difference));
 }
@@ -131,9 +218,17 @@ void import_comparison(OperatorContext& c) {
     default: break;
   }
   const TfliteTensor &a = c.tensor(0), &b = c.tensor(1);
-  if (c.is_quantized(a) && !a.quantization.empty() && (c.scale(a) != c.scale(b) || c.zero_point(a) != c.zero_point(b)))
-    c.unsupported("quantised values of different scales");
-  c.out(0, c.op(name, {c.in(0), c.in(1)}));
+  const bool apart = has_scale(c) && (c.scale(a) != c.scale(b) || c.zero_point(a) != c.zero_point(b));
+  if (apart && !is_narrow(a.dtype)) c.unsupported("quantised values of 16 bits and different scales");
+  const auto operand = [&](int i) {
+    if (!apart) return c.in(i);
+    const FixedScale scale = fixed_scale(static_cast<double>(c.scale(c.tensor(i))));
+    const int64_t zero = c.zero_point(c.tensor(i));
+    return of_each_byte(c, c.in(i), DType::kI32, [&](int64_t stored) {
+      return multiply(static_cast<int32_t>((stored - zero) * 256), scale, FixedRounding::kTwice);
+    });
+  };
+  c.out(0, c.op(name, {operand(0), operand(1)}));
 }
 
 void import_logical(OperatorContext& c) {
@@ -180,6 +275,7 @@ std::span<const TfliteOperator> arithmetic_operators() {
   using enum tflite::BuiltinOperator;
   static constexpr TfliteOperator operators[] = {
       {ADD, import_arithmetic},           {ADD_N, import_add_n},
+      {ATAN2, import_angle},              {STABLEHLO_SHIFT_LEFT, import_shift_left},
       {BITWISE_XOR, import_bitwise},      {DIV, import_arithmetic},
       {EQUAL, import_comparison},         {FLOOR_DIV, import_floor_division},
       {FLOOR_MOD, import_floor_division}, {GREATER, import_comparison},

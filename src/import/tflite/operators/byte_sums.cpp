@@ -86,7 +86,8 @@ std::optional<FloatSum> float_sum(const ByteSum& sum, const StoredRange& range, 
 }  // namespace
 
 ValueId byte_sum(Emitter& c, ValueId a, ValueId b, const ByteSum& sum, const StoredRange& range, DType dtype) {
-  if (const auto s = float_sum(sum, range, is_signed_int(dtype) ? -128 : 0)) {
+  const auto found = dtype_bits(dtype) == 8 ? float_sum(sum, range, is_signed_int(dtype) ? -128 : 0) : std::nullopt;
+  if (const auto& s = found) {
     const auto term = [&](ValueId x, float scale) {
       return c.mul(c.cast(c.cast(x, DType::kI32), DType::kF32), c.scalar(DType::kF32, static_cast<double>(scale)));
     };

@@ -13,7 +13,7 @@ struct ByteSum {
   bool subtracts = false;
 };
 
-// In floats where that gives the same for all pairs of bytes, which is tried out; else in integers of 64 bits.
+// In floats where that gives the same for all pairs of bytes, which is tried out; else, and of 16 bits, in integers.
 ValueId byte_sum(Emitter& c, ValueId a, ValueId b, const ByteSum& sum, const StoredRange& range, DType dtype);
 
 }  // namespace tessera::inline tflite_import

@@ -14,6 +14,7 @@ namespace tessera::inline tflite_import {
 
 std::span<const TfliteOperator> arithmetic_operators();
 std::span<const TfliteOperator> contraction_operators();
+std::span<const TfliteOperator> indexing_operators();
 std::span<const TfliteOperator> pooling_operators();
 std::span<const TfliteOperator> quantization_operators();
 std::span<const TfliteOperator> recurrent_operators();
@@ -48,6 +49,15 @@ ValueId centred(Emitter& c, ValueId x, int64_t zero);
 ValueId real(OperatorContext& c, int i);
 // A function of single bytes: the result for each of the 256 is computed here.
 ValueId of_each_byte(OperatorContext& c, ValueId x, DType result, const std::function<int64_t(int64_t stored)>& f);
+// The same of numbers of 16 bits; x is i16, or i32 within them.
+ValueId of_each_word(Emitter& c, ValueId x, DType result, const std::function<int64_t(int64_t stored)>& f);
+// A function of two bytes of one type, which are broadcast: a table of 65536 results.
+ValueId of_each_pair(OperatorContext& c, ValueId a, ValueId b, DType result,
+                     const std::function<int64_t(int64_t a, int64_t b)>& f);
+// x kept within the range, in its own type.
+ValueId kept_within(Emitter& c, ValueId x, int64_t low, int64_t high);
+// Integers with scales and zero points.
+bool has_scale(OperatorContext& c, int i = 0);
 // x as a result of other parameters than its own.
 ValueId rescaled(OperatorContext& c, ValueId x, const TfliteTensor& from, const TfliteTensor& to,
                  const StoredRange& range);

@@ -46,6 +46,11 @@ void import_quantize(OperatorContext& c) {
     const ValueId kept = c.op("min", {c.op("max", {moved, c.scalar_like(moved, low)}), c.scalar_like(moved, high)});
     return c.out(0, c.cast(kept, y.dtype));
   }
+  if (y.dtype == DType::kI32 && c.is_quantized(x)) {
+    if (y.quantization.zero_points != Ints{0}) c.unsupported("32 bits with a zero point");
+    const double scale = static_cast<double>(c.scale(x)) / static_cast<double>(c.scale(y));
+    return c.out(0, multiply(c, centred(c, 0), fixed_scale(scale), FixedRounding::kTwice));
+  }
   if (!c.is_quantized(x) || !c.is_quantized(y))
     c.unsupported(fmt::format("{} to {}", dtype_name(x.dtype), dtype_name(y.dtype)));
   const bool bytes = dtype_bits(x.dtype) == 8 && dtype_bits(y.dtype) == 8;
@@ -73,6 +78,15 @@ void import_cast(OperatorContext& c) {
   c.out(0, c.op("cast", {c.in(0)}, {{"to", c.output(0).dtype}}));
 }
 
+void import_bitcast(OperatorContext& c) {
+  c.require_inputs(1, 1);
+  const DType from = c.dtype(c.in(0)), to = c.output(0).dtype;
+  const ValueId x = c.in(0);
+  const int ratio = dtype_bits(from) / std::max(dtype_bits(to), 1), inverse = dtype_bits(to) / dtype_bits(from);
+  if (ratio != 1 || inverse != 1) c.unsupported(fmt::format("{} as {}", dtype_name(from), dtype_name(to)));
+  c.out(0, from == to ? c.op("reshape", {x}, {{"shape", c.shape(x)}}) : c.op("bitcast", {x}, {{"to", to}}));
+}
+
 // What training uses to act as if it was quantised.
 void import_fake_quant(OperatorContext& c) {
   c.require_inputs(1, 1);
@@ -98,6 +112,7 @@ void import_fake_quant(OperatorContext& c) {
 std::span<const TfliteOperator> quantization_operators() {
   using enum tflite::BuiltinOperator;
   static constexpr TfliteOperator operators[] = {
+      {BITCAST, import_bitcast},
       {CAST, import_cast},
       {DEQUANTIZE, import_dequantize},
       {FAKE_QUANT, import_fake_quant},

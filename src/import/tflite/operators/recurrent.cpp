@@ -95,22 +95,19 @@ ValueId gate_sum(Emitter& c, ValueId x, int64_t zero, ValueId w, std::optional<V
   return kept_in_16(c, multiply(c, sum, scale, FixedRounding::kTwice));
 }
 
-// A function of 16 bits, as a table; x is i32 within them.
-template <typename Function>
-ValueId of_each_word(Emitter& c, ValueId x, const Function& f) {
-  Tensor table(DType::kI16, {65536});
-  for (int32_t i = 0; i < 65536; ++i)
-    table.as_mutable<int16_t>()[static_cast<size_t>(i)] = f(static_cast<int16_t>(i - 32768));
-  const ValueId place = c.add(x, c.scalar(DType::kI32, 32768));
-  return c.cast(c.op("gather", {c.constant_value(std::move(table)), place}, {{"axis", int64_t{0}}}), DType::kI32);
-}
-
 // Halves away from zero.
 ValueId divided(Emitter& c, ValueId x, int bits) {
   const ValueId half = c.scalar(DType::kI32, std::ldexp(1, bits - 1));
   const ValueId less =
       c.op("select", {c.op("lt", {x, c.scalar(DType::kI32, 0)}), c.sub(half, c.scalar(DType::kI32, 1)), half});
   return c.op("shift_right", {c.add(x, less), c.scalar(DType::kI32, bits)});
+}
+
+// A function of 16 bits, as a table; x is i32 within them.
+template <typename Function>
+ValueId words(Emitter& c, ValueId x, const Function& f) {
+  const auto of_word = [&](int64_t stored) { return int64_t{f(static_cast<int16_t>(stored))}; };
+  return c.cast(of_each_word(c, x, DType::kI16, of_word), DType::kI32);
 }
 
 struct Step {
@@ -125,8 +122,8 @@ Step step(Emitter& c, const IntegerLstm& lstm, ValueId from_input, Step before, 
     const ValueId own = gate_sum(c, before.hidden, lstm.hidden_state_zero, weights[static_cast<size_t>(number)],
                                  std::nullopt, lstm.from_hidden[number]);
     const ValueId sum = kept_in_16(c, c.add(c.cast(given, DType::kI32), own));
-    if (number == kCandidate) return of_each_word(c, sum, [](int16_t x) { return fixed_tanh(x, 3); });
-    return of_each_word(c, sum, fixed_logistic);
+    if (number == kCandidate) return words(c, sum, [](int16_t x) { return fixed_tanh(x, 3); });
+    return words(c, sum, fixed_logistic);
   };
   const ValueId kept = divided(c, c.mul(gate(kForget), c.cast(before.cell, DType::kI32)), 15);
   const ValueId added = divided(c, c.mul(gate(kInGate), gate(kCandidate)), 30 + lstm.cell_exponent);
@@ -136,7 +133,7 @@ Step step(Emitter& c, const IntegerLstm& lstm, ValueId from_input, Step before, 
     cell = c.op("min", {c.op("max", {cell, c.scalar(DType::kI32, -limit)}), c.scalar(DType::kI32, limit)});
   }
   const int bits = 15 + lstm.cell_exponent;
-  const ValueId shown = of_each_word(c, cell, [bits](int16_t x) { return fixed_tanh(x, bits); });
+  const ValueId shown = words(c, cell, [bits](int16_t x) { return fixed_tanh(x, bits); });
   const ValueId hidden = requantize(c, c.mul(gate(kOut), shown), {lstm.hidden}, 0, FixedRounding::kTwice,
                                     {-128, 127, lstm.hidden_zero}, DType::kI8);
   return {hidden, c.cast(cell, DType::kI16)};

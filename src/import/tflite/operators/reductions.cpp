@@ -34,8 +34,6 @@ Reduced reduced(OperatorContext& c) {
   return r;
 }
 
-bool has_scale(OperatorContext& c) { return c.is_quantized(c.tensor(0)) && !c.tensor(0).quantization.empty(); }
-
 // The mean, or the sum, of quantised values: a mean's division is part of the factor.
 ValueId quantized_total(OperatorContext& c, const Reduced& r, bool mean) {
   const TfliteTensor &x = c.tensor(0), &y = c.output(0);

@@ -113,6 +113,31 @@ ValueId of_each_byte(OperatorContext& c, ValueId x, DType result, const std::fun
   return c.op("gather", {c.constant_value(std::move(table)), place}, {{"axis", int64_t{0}}});
 }
 
+ValueId of_each_word(Emitter& c, ValueId x, DType result, const std::function<int64_t(int64_t)>& f) {
+  Tensor table(result, {65536});
+  for (int64_t i = 0; i < 65536; ++i) table.set_int(i, f(i - 32768));
+  const ValueId place = c.add(c.cast(x, DType::kI32), c.scalar(DType::kI32, 32768));
+  return c.op("gather", {c.constant_value(std::move(table)), place}, {{"axis", int64_t{0}}});
+}
+
+ValueId of_each_pair(OperatorContext& c, ValueId a, ValueId b, DType result,
+                     const std::function<int64_t(int64_t, int64_t)>& f) {
+  const int64_t least = c.dtype(a) == DType::kI8 ? -128 : 0;
+  Tensor table(result, {65536});
+  for (int64_t i = 0; i < 256; ++i)
+    for (int64_t j = 0; j < 256; ++j) table.set_int(i * 256 + j, f(i + least, j + least));
+  const ValueId first = c.mul(centred(c, a, least), c.scalar(DType::kI32, 256));
+  const ValueId place = c.add(first, centred(c, b, least));
+  return c.op("gather", {c.constant_value(std::move(table)), place}, {{"axis", int64_t{0}}});
+}
+
+ValueId kept_within(Emitter& c, ValueId x, int64_t low, int64_t high) {
+  return c.op("min", {c.op("max", {x, c.scalar_like(x, static_cast<double>(low))}),
+                      c.scalar_like(x, static_cast<double>(high))});
+}
+
+bool has_scale(OperatorContext& c, int i) { return c.is_quantized(c.tensor(i)) && !c.tensor(i).quantization.empty(); }
+
 ValueId rescaled(OperatorContext& c, ValueId x, const TfliteTensor& from, const TfliteTensor& to,
                  const StoredRange& range) {
   const double scale = static_cast<double>(c.scale(from)) / static_cast<double>(c.scale(to));

@@ -150,19 +150,6 @@ void import_strided_slice(OperatorContext& c) {
   c.out(0, c.op("reshape", {part(c, x, starts, sizes, steps)}, {{"shape", shape}}));
 }
 
-void import_gather(OperatorContext& c) {
-  c.require_inputs(2, 2);
-  const auto& options = c.options<tflite::GatherOptions>();
-  const ValueId x = c.in(0), indices = c.in(1);
-  if (!is_int(c.dtype(indices)))
-    c.malformed(fmt::format("indices of type {}", c.type(indices).to_string()), "integers");
-  const int axis = c.axis(options.axis(), c.rank(x));
-  int64_t batch = options.batch_dims();
-  if (batch < 0) batch += c.rank(indices);
-  if (batch == 0) return c.out(0, c.op("gather", {x, indices}, {{"axis", int64_t{axis}}}));
-  c.unsupported("batch_dims");
-}
-
 void import_tile(OperatorContext& c) {
   c.require_inputs(2, 2);
   const ValueId x = c.in(0);
@@ -301,7 +288,6 @@ std::span<const TfliteOperator> slicing_operators() {
       {BROADCAST_TO, import_broadcast_to},
       {DEPTH_TO_SPACE, import_space_depth},
       {FILL, import_fill},
-      {GATHER, import_gather},
       {MIRROR_PAD, import_pad},
       {PAD, import_pad},
       {PADV2, import_pad},
