@@ -4,133 +4,13 @@
 
 #include <algorithm>
 
-#include "import/tflite/operators/handlers.h"
+#include "import/common/limits.h"
+#include "import/tflite/operators/products.h"
 
 namespace tessera::inline tflite_import {
 namespace {
 
 using Ints = std::vector<int64_t>;
-
-// The kinds of products that operand types make.
-enum class ProductKind : uint8_t {
-  kReal,
-  kInteger,  // quantised values and weights
-  kHybrid,   // floats, quantised while running, and integer weights
-};
-
-ProductKind product_kind(OperatorContext& c, const TfliteTensor& x, const TfliteTensor& w) {
-  const bool narrow = w.dtype == DType::kI8 || w.dtype == DType::kU8 || w.dtype == DType::kI4 || w.dtype == DType::kI2;
-  if (x.dtype == DType::kF32 && w.dtype == DType::kF32) return ProductKind::kReal;
-  if (w.quantization.is_blockwise) c.unsupported(fmt::format("weights '{}' with a scale for each block", w.name));
-  if (x.dtype == DType::kF32 && narrow) return ProductKind::kHybrid;
-  if (x.dtype == DType::kU8 && w.dtype == DType::kU8) return ProductKind::kInteger;
-  if (x.dtype == DType::kI8 && narrow && w.dtype != DType::kU8) return ProductKind::kInteger;
-  if (x.dtype == DType::kI16 && narrow && w.dtype != DType::kU8) return ProductKind::kInteger;
-  c.unsupported(fmt::format("values of type {} with weights of type {}", dtype_name(x.dtype), dtype_name(w.dtype)));
-}
-
-// The factor of each output's sum, as LiteRT computes it: in f32 for u8, in f64 else.
-std::vector<FixedScale> output_scales(OperatorContext& c, const TfliteTensor& x, const TfliteTensor& w,
-                                      const TfliteTensor& y) {
-  const float x_scale = c.scale(x), y_scale = c.scale(y);
-  std::vector<FixedScale> result;
-  if (w.quantization.scales.empty()) c.malformed(fmt::format("weights '{}' have no scale", w.name), "one or more");
-  for (const float scale : w.quantization.scales) {
-    const double product = x.dtype == DType::kU8 ? static_cast<double>(x_scale * scale)
-                                                 : static_cast<double>(x_scale) * static_cast<double>(scale);
-    result.push_back(fixed_scale(product / static_cast<double>(y_scale)));
-  }
-  return result;
-}
-
-// Weights in i32 less their zero points: `axis` is that of outputs.
-ValueId centred_weights(OperatorContext& c, ValueId w, const TfliteTensor& info, int axis) {
-  const Ints& zeros = info.quantization.zero_points;
-  const bool same = std::all_of(zeros.begin(), zeros.end(), [&](int64_t z) { return z == zeros[0]; });
-  if (zeros.empty()) return c.cast(w, DType::kI32);
-  for (const int64_t zero : zeros)
-    if (zero < -128 || zero > 255)
-      c.malformed(fmt::format("weights '{}' have the zero point {}", info.name, zero), "a byte");
-  if (same) return centred(c, w, zeros[0]);
-  Ints dims(static_cast<size_t>(c.rank(w)), 1);
-  dims[static_cast<size_t>(axis)] = static_cast<int64_t>(zeros.size());
-  Tensor tensor(DType::kI32, dims);
-  for (size_t i = 0; i < zeros.size(); ++i) tensor.set_int(static_cast<int64_t>(i), zeros[i]);
-  return c.sub(c.cast(w, DType::kI32), c.constant_value(std::move(tensor)));
-}
-
-// A list with one number for each output, or one for all: what it is as an operand with outputs along `axis` of `rank`.
-ValueId per_output(OperatorContext& c, const std::vector<float>& numbers, int rank, int axis) {
-  Ints dims;
-  if (numbers.size() != 1) {
-    dims.assign(static_cast<size_t>(rank), 1);
-    dims[static_cast<size_t>(axis)] = static_cast<int64_t>(numbers.size());
-  }
-  Tensor tensor(DType::kF32, dims);
-  std::copy(numbers.begin(), numbers.end(), tensor.as_mutable<float>().begin());
-  return c.constant_value(std::move(tensor));
-}
-
-// The bias, operand 2, as an operand with outputs along `axis` of `rank`; -1 when there is none.
-ValueId bias_along(OperatorContext& c, int i, int64_t outputs, int rank, int axis) {
-  if (!c.has(i)) return -1;
-  const ValueId bias = c.in(i);
-  if (c.num_elements(bias) != outputs)
-    c.malformed(fmt::format("a bias of type {}", c.type(bias).to_string()), fmt::format("{} elements", outputs));
-  Ints dims(static_cast<size_t>(rank), 1);
-  dims[static_cast<size_t>(axis)] = outputs;
-  return c.reshape(bias, dims);
-}
-
-struct Product {
-  std::function<ValueId(ValueId x, ValueId w)> multiply;  // of values in the layout of the result, outputs along axis
-  int axis = 1, weights_axis = 0;                         // of outputs
-  int64_t outputs = 0;
-  int8_t activation = 0;
-  FixedRounding rounding = FixedRounding::kTwice;
-  bool asymmetric = true;  // of floats that are quantised while running
-};
-
-// x and w in the layout that `multiply` wants; `apart`: what stays along the first dimension is quantised by itself.
-ValueId product(OperatorContext& c, const Product& p, ValueId x, ValueId w) {
-  const TfliteTensor &x_info = c.tensor(0), &w_info = c.tensor(1), &y_info = c.output(0);
-  const size_t scales = w_info.quantization.scales.size();
-  const ProductKind kind = product_kind(c, x_info, w_info);
-  if (kind != ProductKind::kReal && scales > 1 && static_cast<int64_t>(scales) != p.outputs)
-    c.malformed(fmt::format("weights '{}' have {} scales for {} outputs", w_info.name, scales, p.outputs),
-                "one, or one for each output");
-  if (kind == ProductKind::kReal) {
-    ValueId y = p.multiply(x, w);
-    const ValueId bias = bias_along(c, 2, p.outputs, c.rank(y), p.axis);
-    if (bias >= 0) y = c.add(y, bias);
-    return activated(c, y, p.activation);
-  }
-  if (kind == ProductKind::kHybrid) {
-    if (w_info.dtype == DType::kU8) c.unsupported("values of type f32 with weights of type u8");
-    const DynamicallyQuantized q = dynamically_quantized(c, x, p.asymmetric);
-    ValueId wide = c.cast(q.values, DType::kI32);
-    if (q.zero >= 0) wide = c.sub(wide, q.zero);
-    const ValueId sum = p.multiply(wide, centred_weights(c, w, w_info, p.weights_axis));
-    if (w_info.quantization.empty()) c.malformed(fmt::format("weights '{}' have no scale", w_info.name), "one or more");
-    ValueId y = c.mul(c.cast(sum, DType::kF32), per_output(c, w_info.quantization.scales, c.rank(sum), p.axis));
-    y = c.mul(y, q.scale);
-    const ValueId bias = bias_along(c, 2, p.outputs, c.rank(y), p.axis);
-    if (bias >= 0) y = c.add(y, bias);
-    return activated(c, y, p.activation);
-  }
-  if (y_info.dtype != x_info.dtype)
-    c.malformed(fmt::format("a result of type {} of {}", dtype_name(y_info.dtype), dtype_name(x_info.dtype)),
-                "one type");
-  if (x_info.dtype == DType::kI16) c.unsupported("values of 16 bits");
-  const StoredRange range = stored_range(c, y_info, p.activation);
-  ValueId y = p.multiply(centred(c, x, c.zero_point(x_info)), centred_weights(c, w, w_info, p.weights_axis));
-  const ValueId bias = bias_along(c, 2, p.outputs, c.rank(y), p.axis);
-  if (bias >= 0) {
-    if (c.dtype(bias) != DType::kI32) c.malformed(fmt::format("a bias of type {}", c.type(bias).to_string()), "i32");
-    y = c.add(y, bias);
-  }
-  return requantize(c, y, output_scales(c, x_info, w_info, y_info), p.axis, p.rounding, range, y_info.dtype);
-}
 
 ValueId convolution(OperatorContext& c, const SlidingWindow& window, ValueId x, ValueId w, int64_t groups) {
   return c.op("conv", {x, w},
@@ -163,6 +43,7 @@ void import_conv(OperatorContext& c) {
   // Several scales that are equal count as one.
   const std::vector<float>& scales = c.tensor(1).quantization.scales;
   p.asymmetric = std::any_of(scales.begin(), scales.end(), [&](float scale) { return scale != scales[0]; });
+  p.sum_type = options.quantized_bias_type();
   p.multiply = [&](ValueId a, ValueId b) { return convolution(c, window, a, b, groups); };
   c.out(0, channels_last(c, product(c, p, channels_first(c, x), c.transpose(w, {0, 3, 1, 2}))));
 }
@@ -184,6 +65,7 @@ void import_depthwise_conv(OperatorContext& c) {
   Product p;
   p.outputs = w_dims[3];
   p.activation = options.fused_activation_function();
+  p.wide_sums = true;
   p.multiply = [&](ValueId a, ValueId b) { return convolution(c, window, a, b, x_dims[3]); };
   c.out(0, channels_last(c, product(c, p, channels_first(c, x), c.transpose(w, {3, 0, 1, 2}))));
 }
@@ -213,17 +95,186 @@ void import_fully_connected(OperatorContext& c) {
   p.activation = options.fused_activation_function();
   p.rounding = FixedRounding::kOnce;
   p.asymmetric = options.asymmetric_quantize_inputs();
+  p.sum_type = options.quantized_bias_type();
   p.multiply = [&](ValueId a, ValueId b) { return c.op("matmul", {a, b}, {{"transpose_b", true}}); };
   c.out(0, c.reshape(product(c, p, c.reshape(x, {elements / w_dims[1], w_dims[1]}), w), shape));
+}
+
+// What a transposed convolution of an image [N,...,C] makes of the given shape: each element adds its multiple of the
+// weights to the places from place * stride - padding on.
+struct Transposed {
+  Ints strides, extents, shape;
+  int8_t padding = 0;
+};
+ValueId transposed_convolution(OperatorContext& c, const Transposed& t, ValueId x, ValueId w) {
+  const Ints dims = c.dims(x);  // [N,C,...]
+  const size_t rank = t.strides.size();
+  Ints begin, end, starts(rank + 2, 0), sizes = {dims[0], t.shape.back()}, zeros(rank, 0), ones(rank, 1);
+  bool cuts = false;
+  for (size_t d = 0; d < rank; ++d) {
+    const int64_t out = t.shape[d + 1], stride = t.strides[d], extent = t.extents[d];
+    const int64_t whole = (dims[d + 2] - 1) * stride + extent;
+    int64_t pad = 0;
+    if (t.padding == static_cast<int8_t>(tflite::Padding::SAME))
+      pad = std::max<int64_t>(((out + stride - 1) / stride - 1) * stride + extent - out, 0) / 2;
+    begin.push_back(pad);
+    const int64_t behind = whole - pad - out;
+    end.push_back(std::min(behind, extent - 1));
+    cuts = cuts || behind > extent - 1;
+    sizes.push_back(out);
+  }
+  const ValueId y = c.composite("conv_transpose", {x, w},
+                                {{"strides", t.strides},
+                                 {"pads_begin", begin},
+                                 {"pads_end", end},
+                                 {"dilations", ones},
+                                 {"output_padding", zeros},
+                                 {"groups", int64_t{1}}});
+  return cuts ? c.slice(y, starts, sizes, Ints(rank + 2, 1)) : y;
+}
+
+// Operands: the result's shape, weights [O,H,W,I], the image, maybe a bias.
+void import_transpose_conv(OperatorContext& c) {
+  c.require_inputs(3, 4);
+  const auto& options = c.options<tflite::TransposeConvOptions>();
+  const ValueId w = c.in(1), x = c.in(2);
+  Transposed t;
+  t.shape = c.const_ints(0, "the result's shape");
+  if (c.rank(x) != 4 || c.rank(w) != 4 || t.shape.size() != 4)
+    c.malformed(fmt::format("operands of types {} and {} for [{}]", c.type(x).to_string(), c.type(w).to_string(),
+                            fmt::join(t.shape, ",")),
+                "an image [N,H,W,C] and weights [O,H,W,I]");
+  const Ints w_dims = c.dims(w), x_dims = c.dims(x);
+  t.strides = {options.stride_h(), options.stride_w()};
+  t.extents = {w_dims[1], w_dims[2]};
+  t.padding = options.padding();
+  const bool fits = w_dims[3] == x_dims[3] && t.shape[3] == w_dims[0] && t.shape[0] == x_dims[0] &&
+                    std::all_of(t.shape.begin(), t.shape.end(), [](int64_t d) { return d >= 1; }) &&
+                    checked_num_elements(t.shape) && c.num_elements(x) > 0 && c.num_elements(w) > 0 &&
+                    std::all_of(t.strides.begin(), t.strides.end(), [](int64_t s) { return s >= 1; });
+  if (!fits)
+    c.malformed(fmt::format("strides {} with operands of types {} and {} for [{}]", fmt::join(t.strides, "x"),
+                            c.type(x).to_string(), c.type(w).to_string(), fmt::join(t.shape, ",")),
+                "channels that agree, and strides of at least 1");
+  Product p;
+  p.x = 2;
+  p.bias = 3;
+  p.outputs = w_dims[0];
+  p.weights_axis = 1;
+  p.activation = options.fused_activation_function();
+  p.sum_type = options.quantized_bias_type();
+  p.multiply = [&](ValueId a, ValueId b) { return transposed_convolution(c, t, a, b); };
+  c.out(0, channels_last(c, product(c, p, channels_first(c, x), c.transpose(w, {3, 0, 1, 2}))));
+}
+
+// Weights [D,H,W,I,O].
+void import_conv_3d(OperatorContext& c) {
+  const bool transposed = c.code() == tflite::BuiltinOperator::CONV_3D_TRANSPOSE;
+  c.require_inputs(transposed ? 3 : 2, transposed ? 4 : 3);
+  const auto& options = c.options<tflite::Conv3DOptions>();
+  Product p;
+  p.x = transposed ? 2 : 0;
+  p.bias = transposed ? 3 : 2;
+  p.activation = options.fused_activation_function();
+  const ValueId x = c.in(p.x), w = c.in(1);
+  if (c.rank(x) != 5 || c.rank(w) != 5)
+    c.malformed(fmt::format("operands of types {} and {}", c.type(x).to_string(), c.type(w).to_string()),
+                "an image [N,D,H,W,C] and weights [D,H,W,I,O]");
+  const Ints w_dims = c.dims(w), x_dims = c.dims(x);
+  const Ints extents(w_dims.begin(), w_dims.begin() + 3);
+  const Ints strides = {options.stride_d(), options.stride_h(), options.stride_w()};
+  if (transposed) {
+    Transposed t{strides, extents, c.const_ints(0, "the result's shape"), options.padding()};
+    const bool dilated =
+        options.dilation_d_factor() != 1 || options.dilation_h_factor() != 1 || options.dilation_w_factor() != 1;
+    if (dilated) c.unsupported("dilations");
+    const bool fits = t.shape.size() == 5 && w_dims[4] == x_dims[4] && t.shape[4] == w_dims[3] &&
+                      t.shape[0] == x_dims[0] && std::all_of(t.shape.begin(), t.shape.end(), [](auto d) { return d >= 1; }) &&
+                      checked_num_elements(t.shape) && c.num_elements(x) > 0 && c.num_elements(w) > 0 &&
+                      std::all_of(strides.begin(), strides.end(), [](int64_t s) { return s >= 1; });
+    if (!fits)
+      c.malformed(fmt::format("strides {} with operands of types {} and {} for [{}]", fmt::join(strides, "x"),
+                              c.type(x).to_string(), c.type(w).to_string(), fmt::join(t.shape, ",")),
+                  "channels that agree, and strides of at least 1");
+    p.outputs = w_dims[3];
+    p.weights_axis = 1;
+    p.multiply = [&](ValueId a, ValueId b) { return transposed_convolution(c, t, a, b); };
+    return c.out(0, channels_last(c, product(c, p, channels_first(c, x), c.transpose(w, {4, 3, 0, 1, 2}))));
+  }
+  if (w_dims[3] != x_dims[4] || w_dims[3] < 1 || w_dims[4] < 1)
+    c.malformed(fmt::format("weights of type {} for {}", c.type(w).to_string(), c.type(x).to_string()),
+                "weights [D,H,W,I,O] for as many channels");
+  const SlidingWindow window =
+      sliding_window(c, x, options.padding(), extents, strides,
+                     {options.dilation_d_factor(), options.dilation_h_factor(), options.dilation_w_factor()});
+  p.outputs = w_dims[4];
+  p.multiply = [&](ValueId a, ValueId b) { return convolution(c, window, a, b, 1); };
+  c.out(0, channels_last(c, product(c, p, channels_first(c, x), c.transpose(w, {4, 3, 0, 1, 2}))));
+}
+
+// Products of matrices, the last two dimensions; those before are broadcast.
+void import_batch_matmul(OperatorContext& c) {
+  c.require_inputs(2, 2);
+  const auto& options = c.options<tflite::BatchMatMulOptions>();
+  const auto turned = [&](ValueId v, bool turns) {
+    Ints perm;
+    for (int d = 0; d < c.rank(v); ++d) perm.push_back(d);
+    if (turns) std::swap(perm[perm.size() - 1], perm[perm.size() - 2]);
+    return turns ? c.transpose(v, perm) : v;
+  };
+  if (c.rank(c.in(0)) < 2 || c.rank(c.in(1)) < 2)
+    c.malformed(fmt::format("operands of types {} and {}", c.type(c.in(0)).to_string(), c.type(c.in(1)).to_string()),
+                "matrices");
+  const ValueId a = turned(c.in(0), options.adj_x()), b = turned(c.in(1), options.adj_y());
+  const Ints a_dims = c.dims(a), b_dims = c.dims(b);
+  const int64_t depth = a_dims.back();
+  if (b_dims[b_dims.size() - 2] != depth)
+    c.malformed(fmt::format("{} times {}", c.type(a).to_string(), c.type(b).to_string()), "rows as long as columns");
+  const TfliteTensor &x = c.tensor(0), &w = c.tensor(1), &y = c.output(0);
+  const auto product_of = [&](ValueId l, ValueId r) { return c.matrix_product(l, r); };
+  if (x.dtype == DType::kF32 && w.dtype == DType::kF32) return c.out(0, product_of(a, b));
+  if (x.dtype == DType::kF32 && w.dtype == DType::kI8) {
+    // Each row is quantised by itself.
+    Ints rows = {1, depth};
+    for (size_t d = 0; d + 1 < a_dims.size(); ++d) rows[0] *= a_dims[d];
+    const DynamicallyQuantized q = dynamically_quantized(c, c.reshape(a, rows), options.asymmetric_quantize_inputs());
+    ValueId wide = c.cast(q.values, DType::kI32);
+    if (q.zero >= 0) wide = c.sub(wide, q.zero);
+    Ints shape = a_dims;
+    shape.back() = 1;
+    const ValueId sum = product_of(c.reshape(wide, a_dims), c.cast(b, DType::kI32));
+    const ValueId scale = c.mul(c.reshape(q.scale, shape), c.scalar(DType::kF32, static_cast<double>(c.scale(w))));
+    return c.out(0, c.mul(c.cast(sum, DType::kF32), scale));
+  }
+  const bool words = x.dtype == DType::kI16;
+  if ((x.dtype != DType::kI8 && !words) || (w.dtype != x.dtype && !(words && w.dtype == DType::kI8)))
+    c.unsupported(fmt::format("values of type {} with {}", dtype_name(x.dtype), dtype_name(w.dtype)));
+  if (words) {
+    for (const TfliteTensor* tensor : {&x, &w, &y})
+      if (c.zero_point(*tensor) != 0) c.malformed("16 bits with a zero point", "0");
+    const ValueId sum = product_of(c.cast(a, DType::kI64), c.cast(b, DType::kI64));
+    const double scale = static_cast<double>(c.scale(x) * c.scale(w)) / static_cast<double>(c.scale(y));
+    return c.out(0, requantize_wide(c, sum, {fixed_scale(scale)}, 0, FixedRounding::kTwice, stored_range(c, y), y.dtype));
+  }
+  const bool plain = y.dtype == DType::kI32;
+  const auto zero = [&](const TfliteTensor& tensor) { return tensor.quantization.empty() ? 0 : c.zero_point(tensor); };
+  const ValueId sum = product_of(centred(c, a, zero(x)), centred(c, b, zero(w)));
+  if (plain) return c.out(0, sum);
+  const double scale = static_cast<double>(c.scale(x) * c.scale(w)) / static_cast<double>(c.scale(y));
+  c.out(0, requantize(c, sum, {fixed_scale(scale)}, 0, FixedRounding::kTwice, stored_range(c, y), y.dtype));
 }
 
 }  // namespace
 
 std::span<const TfliteOperator> contraction_operators() {
   static constexpr TfliteOperator operators[] = {
+      {tflite::BuiltinOperator::BATCH_MATMUL, import_batch_matmul},
       {tflite::BuiltinOperator::CONV_2D, import_conv},
+      {tflite::BuiltinOperator::CONV_3D, import_conv_3d},
+      {tflite::BuiltinOperator::CONV_3D_TRANSPOSE, import_conv_3d},
       {tflite::BuiltinOperator::DEPTHWISE_CONV_2D, import_depthwise_conv},
       {tflite::BuiltinOperator::FULLY_CONNECTED, import_fully_connected},
+      {tflite::BuiltinOperator::TRANSPOSE_CONV, import_transpose_conv},
   };
   return operators;
 }
