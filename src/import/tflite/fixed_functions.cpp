@@ -138,26 +138,44 @@ int16_t table_tanh(int16_t x, TableScale scale) {
   return static_cast<int16_t>(result >> 8);
 }
 
-WordTable::WordTable(float in_scale, int32_t in_zero, float out_scale, int32_t out_zero,
-                     const std::function<float(float)>& f) {
-  const float in_low = in_scale * static_cast<float>(INT16_MIN - in_zero);
-  const float in_high = in_scale * static_cast<float>(INT16_MAX - in_zero);
-  const float out_low = out_scale * static_cast<float>(INT16_MIN - out_zero);
-  const float out_high = out_scale * static_cast<float>(INT16_MAX - out_zero);
-  const float step = (in_high - in_low) / 512, inverse = 65536 / (out_high - out_low);
-  const auto stored = [](float value) {
-    return static_cast<int16_t>(std::clamp(value, static_cast<float>(INT16_MIN), static_cast<float>(INT16_MAX)));
+namespace {
+
+template <typename Real>
+std::array<int16_t, 513> line_pieces(Real in_scale, int32_t in_zero, Real out_scale, int32_t out_zero,
+                                     const std::function<Real(Real)>& f) {
+  const Real in_low = in_scale * static_cast<Real>(INT16_MIN - in_zero);
+  const Real in_high = in_scale * static_cast<Real>(INT16_MAX - in_zero);
+  const Real out_low = out_scale * static_cast<Real>(INT16_MIN - out_zero);
+  const Real out_high = out_scale * static_cast<Real>(INT16_MAX - out_zero);
+  const Real step = (in_high - in_low) / 512, inverse = 65536 / (out_high - out_low);
+  const auto stored = [](Real value) {
+    return static_cast<int16_t>(std::clamp(value, static_cast<Real>(INT16_MIN), static_cast<Real>(INT16_MAX)));
   };
+  std::array<int16_t, 513> entries;
   for (int i = 0; i < 512; ++i) {
-    const auto place = static_cast<float>(i);
-    const float here = f(in_low + place * step), middle = f(in_low + place * step + step / 2);
-    const float next = f(in_low + (place + 1) * step);
-    const float sample = std::round(here * inverse);
-    const float between = std::round((next * inverse + std::round(here * inverse)) / 2);
-    const float bias = std::round((between - std::round(middle * inverse)) / 2);
-    entries_[static_cast<size_t>(i)] = stored(sample - bias);
+    const auto place = static_cast<Real>(i);
+    const Real here = f(in_low + place * step), middle = f(in_low + place * step + step / 2);
+    const Real next = f(in_low + (place + 1) * step);
+    const Real sample = std::round(here * inverse);
+    const Real between = std::round((next * inverse + std::round(here * inverse)) / 2);
+    const Real bias = std::round((between - std::round(middle * inverse)) / 2);
+    entries[static_cast<size_t>(i)] = stored(sample - bias);
   }
-  entries_[512] = stored(std::round(f(in_high) * inverse));
+  entries[512] = stored(std::round(f(in_high) * inverse));
+  return entries;
+}
+
+}  // namespace
+
+WordTable::WordTable(float in_scale, int32_t in_zero, float out_scale, int32_t out_zero,
+                     const std::function<float(float)>& f)
+    : entries_(line_pieces<float>(in_scale, in_zero, out_scale, out_zero, f)) {}
+
+WordTable WordTable::precise(double in_scale, int32_t in_zero, double out_scale, int32_t out_zero,
+                             const std::function<double(double)>& f) {
+  WordTable table;
+  table.entries_ = line_pieces<double>(in_scale, in_zero, out_scale, out_zero, f);
+  return table;
 }
 
 int16_t WordTable::operator()(int16_t x) const {

@@ -29,9 +29,14 @@ int16_t table_tanh(int16_t x, TableScale scale);
 class WordTable {
  public:
   WordTable(float in_scale, int32_t in_zero, float out_scale, int32_t out_zero, const std::function<float(float)>& f);
+  // Made in f64.
+  static WordTable precise(double in_scale, int32_t in_zero, double out_scale, int32_t out_zero,
+                           const std::function<double(double)>& f);
   int16_t operator()(int16_t x) const;
 
  private:
+  WordTable() = default;
+
   std::array<int16_t, 513> entries_;
 };
 

@@ -15,6 +15,7 @@ namespace tessera::inline tflite_import {
 std::span<const TfliteOperator> arithmetic_operators();
 std::span<const TfliteOperator> contraction_operators();
 std::span<const TfliteOperator> indexing_operators();
+std::span<const TfliteOperator> normalization_operators();
 std::span<const TfliteOperator> pooling_operators();
 std::span<const TfliteOperator> quantization_operators();
 std::span<const TfliteOperator> recurrent_operators();

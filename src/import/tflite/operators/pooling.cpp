@@ -72,6 +72,19 @@ void import_average_pool(OperatorContext& c) {
   c.out(0, channels_last(c, c.cast(kept, c.dtype(x))));
 }
 
+// The root of the mean of squares.
+void import_l2_pool(OperatorContext& c) {
+  c.require_inputs(1, 1);
+  const ValueId x = c.in(0);
+  if (!is_float(c.dtype(x))) c.unsupported(fmt::format("values of type {}", dtype_name(c.dtype(x))));
+  Attrs attrs = window_attrs(pool_window(c, x));
+  attrs.set("count_include_pad", false);
+  const ValueId image = channels_first(c, x);
+  const ValueId mean = c.composite("average_pool", {c.mul(image, image)}, attrs);
+  const int8_t activation = c.options<tflite::Pool2DOptions>().fused_activation_function();
+  c.out(0, activated(c, channels_last(c, c.op("sqrt", {mean})), activation));
+}
+
 void import_max_pool(OperatorContext& c) {
   c.require_inputs(1, 1);
   const ValueId x = c.in(0);
@@ -92,6 +105,7 @@ void import_max_pool(OperatorContext& c) {
 std::span<const TfliteOperator> pooling_operators() {
   static constexpr TfliteOperator operators[] = {
       {tflite::BuiltinOperator::AVERAGE_POOL_2D, import_average_pool},
+      {tflite::BuiltinOperator::L2_POOL_2D, import_l2_pool},
       {tflite::BuiltinOperator::MAX_POOL_2D, import_max_pool},
   };
   return operators;

@@ -5,6 +5,7 @@
 #include <bit>
 #include <cmath>
 
+#include "import/tflite/fixed_functions.h"
 #include "import/tflite/operators/handlers.h"
 
 namespace tessera::inline tflite_import {
@@ -37,9 +38,9 @@ Reduced reduced(OperatorContext& c) {
 // The mean, or the sum, of quantised values: a mean's division is part of the factor.
 ValueId quantized_total(OperatorContext& c, const Reduced& r, bool mean) {
   const TfliteTensor &x = c.tensor(0), &y = c.output(0);
-  if (dtype_bits(x.dtype) != 8 || y.dtype != x.dtype) c.unsupported("quantised values that are no bytes");
+  if (y.dtype != x.dtype) c.unsupported("a result of another type");
   if (r.terms == 0) c.unsupported("no terms");
-  if (r.terms > INT32_MAX / 512) c.unsupported(fmt::format("{} terms", r.terms));
+  if (r.terms > INT32_MAX / (dtype_bits(x.dtype) == 8 ? 512 : 65536)) c.unsupported(fmt::format("{} terms", r.terms));
   FixedScale scale = fixed_scale(static_cast<double>(c.scale(x)) / static_cast<double>(c.scale(y)));
   if (mean) {
     // As many digits as 31 bits and the shift leave room for.
@@ -120,6 +121,41 @@ ValueId softmax_of_bytes(OperatorContext& c, float beta) {
   return c.cast(kept, y.dtype);
 }
 
+// Of 16 bits: exponentials and the reciprocal of their sum out of tables, with 15 digits.
+ValueId softmax_of_words(OperatorContext& c, float beta) {
+  const TfliteTensor& x = c.tensor(0);
+  const FixedScale scale = fixed_scale(static_cast<double>(c.scale(x)) * static_cast<double>(beta) / (10.0 / 65535.0));
+  const auto made = [](double in_scale, int32_t in_zero, double (*f)(double)) {
+    return WordTable::precise(in_scale, in_zero, 2.0 / 65535.0, 0, f);
+  };
+  const WordTable exponential = made(10.0 / 65535.0, INT16_MAX, [](double v) { return std::exp(v); });
+  const WordTable reciprocal = made(1.0 / 65535.0, INT16_MIN, [](double v) { return 1 / (1 + v); });
+  const auto word = [](const WordTable& table) {
+    return [&table](int64_t stored) { return int64_t{table(static_cast<int16_t>(stored))}; };
+  };
+  const auto wide = [&](ValueId v) { return c.cast(v, DType::kI64); };
+  const Ints last = {c.rank(c.in(0)) - 1};
+  const ValueId own = c.cast(c.in(0), DType::kI32);
+  const ValueId below = c.sub(own, c.reduce("max", own, last, true));
+  const ValueId place = c.add(multiply(c, below, scale, FixedRounding::kTwice), c.scalar(DType::kI32, INT16_MAX));
+  const ValueId powers = of_each_word(c, kept_within(c, place, INT16_MIN, INT16_MAX), DType::kI32, word(exponential));
+  const ValueId sum = c.reduce("sum", powers, last, true);
+  // The number of digits of the sum.
+  ValueId digits = c.scalar(DType::kI64, 0);
+  for (int bit = 0; bit < 31; ++bit)
+    digits = c.add(digits, wide(c.cast(c.op("ge", {sum, c.scalar(DType::kI32, std::ldexp(1, bit))}), DType::kI32)));
+  // 31 digits, of which 17 are kept, less the first.
+  const ValueId shifted = c.op("shift_left", {wide(sum), c.sub(c.integer(31), digits)});
+  const ValueId kept = c.op("shift_right", {c.add(shifted, c.integer(1 << 13)), c.integer(14)});
+  const ValueId rest = c.sub(kept, c.integer((1 << 15) + (1 << 16)));
+  const ValueId inverse = of_each_word(c, c.cast(kept_within(c, rest, INT16_MIN, INT16_MAX), DType::kI32), DType::kI64,
+                                       word(reciprocal));
+  const ValueId amount = c.sub(digits, c.integer(1));
+  const ValueId half = c.op("shift_left", {c.integer(1), c.sub(amount, c.integer(1))});
+  const ValueId parts = c.op("shift_right", {c.add(c.mul(wide(powers), inverse), half), amount});
+  return c.cast(kept_within(c, parts, 0, INT16_MAX), DType::kI16);
+}
+
 void import_softmax(OperatorContext& c) {
   c.require_inputs(1, 1);
   const bool logarithm = c.code() == tflite::BuiltinOperator::LOG_SOFTMAX;
@@ -127,7 +163,10 @@ void import_softmax(OperatorContext& c) {
   ValueId x = c.in(0);
   if (c.rank(x) < 1) c.malformed("a number", "one dimension or more");
   if (!is_float(c.dtype(x))) {
-    if (logarithm || dtype_bits(c.dtype(x)) != 8 || !c.is_quantized(c.tensor(0)) || dtype_bits(c.output(0).dtype) != 8)
+    if (!logarithm && c.dtype(x) == DType::kI16 && has_scale(c) && c.output(0).dtype == DType::kI16)
+      return c.out(0, softmax_of_words(c, beta));
+    if (logarithm || dtype_bits(c.dtype(x)) != 8 || !c.is_quantized(c.tensor(0)) ||
+        dtype_bits(c.output(0).dtype) > 16)
       c.unsupported(fmt::format("values of type {}", dtype_name(c.dtype(x))));
     return c.out(0, softmax_of_bytes(c, beta));
   }

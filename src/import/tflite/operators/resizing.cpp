@@ -114,14 +114,58 @@ ValueId four_neighbours(OperatorContext& c, const Resized& r, ValueId x) {
   return c.add(sum, part(rows.high, columns.high, high_row, high_column));
 }
 
+// The same of integers with a sign: places and shares have ten digits.
+struct FixedNeighbours {
+  Ints low, high, low_share, high_share;
+};
+FixedNeighbours fixed_neighbours(const Resized& r, size_t d) {
+  constexpr int64_t kOne = 1 << 10;
+  const int64_t in = r.in[d], out = r.out[d];
+  const int64_t step = r.align_corners && out > 1 ? (kOne * (in - 1) + (out - 1) / 2) / (out - 1) : (kOne * in + out / 2) / out;
+  FixedNeighbours n;
+  for (int64_t i = 0; i < out; ++i) {
+    const int64_t place = r.half_pixels ? i * step + step / 2 - kOne / 2 : i * step;
+    n.low.push_back(std::max<int64_t>(place / kOne, 0));
+    n.high.push_back(std::min((place + kOne - 1) / kOne, in - 1));
+    n.low.back() = std::min(n.low.back(), in - 1);
+    n.high.back() = std::max<int64_t>(n.high.back(), 0);
+    n.high_share.push_back(place - kOne * n.low.back());
+    n.low_share.push_back(kOne - n.high_share.back());
+  }
+  return n;
+}
+
+ValueId four_fixed_neighbours(OperatorContext& c, const Resized& r) {
+  const FixedNeighbours rows = fixed_neighbours(r, 0), columns = fixed_neighbours(r, 1);
+  const DType wide = c.dtype(r.x) == DType::kI8 ? DType::kI32 : DType::kI64;
+  const auto shares = [&](const Ints& list, Ints dims) { return c.cast(c.reshape(c.ints(list), dims), wide); };
+  const Ints down = {1, r.out[0], 1, 1}, across = {1, 1, r.out[1], 1};
+  const auto part = [&](const Ints& row, const Ints& column, ValueId row_share, ValueId column_share) {
+    const ValueId of_rows = c.op("gather", {r.x, places(c, row)}, {{"axis", int64_t{1}}});
+    const ValueId found = c.op("gather", {of_rows, places(c, column)}, {{"axis", int64_t{2}}});
+    return c.mul(c.cast(found, wide), c.mul(row_share, column_share));
+  };
+  const ValueId low_row = shares(rows.low_share, down), high_row = shares(rows.high_share, down);
+  const ValueId low_column = shares(columns.low_share, across), high_column = shares(columns.high_share, across);
+  ValueId sum =
+      c.add(part(rows.low, columns.low, low_row, low_column), part(rows.high, columns.low, high_row, low_column));
+  sum = c.add(sum, part(rows.low, columns.high, low_row, high_column));
+  sum = c.add(sum, part(rows.high, columns.high, high_row, high_column));
+  // Halves away from zero: division cuts off.
+  const ValueId half = c.scalar(wide, 1 << 19), zero = c.scalar(wide, 0);
+  const ValueId moved = c.add(sum, c.op("select", {c.op("gt", {sum, zero}), half, c.op("neg", {half})}));
+  return c.cast(c.div(moved, c.scalar(wide, 1 << 20)), c.dtype(r.x));
+}
+
 void import_bilinear(OperatorContext& c) {
   const Resized r = resized<tflite::ResizeBilinearOptions>(c);
   const DType dtype = c.dtype(r.x);
   if (is_float(dtype)) return c.out(0, four_neighbours(c, r, r.x));
-  if (dtype != DType::kU8 && dtype != DType::kI8) c.unsupported(fmt::format("values of type {}", dtype_name(dtype)));
-  require_same_quantization(c, c.tensor(0), c.output(0));
-  const ValueId sum = c.add(four_neighbours(c, r, r.x), c.scalar(DType::kF32, 0.5));
-  c.out(0, c.cast(dtype == DType::kU8 ? sum : c.op("floor", {sum}), dtype));
+  if (dtype != DType::kU8 && dtype != DType::kI8 && dtype != DType::kI16)
+    c.unsupported(fmt::format("values of type {}", dtype_name(dtype)));
+  if (has_scale(c)) require_same_quantization(c, c.tensor(0), c.output(0));
+  if (dtype != DType::kU8) return c.out(0, four_fixed_neighbours(c, r));
+  c.out(0, c.cast(c.add(four_neighbours(c, r, r.x), c.scalar(DType::kF32, 0.5)), dtype));
 }
 
 }  // namespace
