@@ -55,33 +55,45 @@ def _interpreter(model):
                                experimental_op_resolver_type=kinds.BUILTIN_WITHOUT_DEFAULT_DELEGATES)
 
 
-def run_reference(model, inputs):
-    """The outputs of LiteRT's reference kernels."""
+def run_reference_often(model, runs):
+    """The outputs of LiteRT's reference kernels, of several runs in a row."""
     interpreter = _interpreter(model)
     interpreter.allocate_tensors()
-    for detail, value in zip(interpreter.get_input_details(), inputs):
-        interpreter.set_tensor(detail["index"], value)
-    interpreter.invoke()
-    return [interpreter.get_tensor(detail["index"]) for detail in interpreter.get_output_details()]
+    results = []
+    for inputs in runs:
+        for detail, value in zip(interpreter.get_input_details(), inputs):
+            interpreter.set_tensor(detail["index"], value)
+        interpreter.invoke()
+        results.append([interpreter.get_tensor(detail["index"]) for detail in interpreter.get_output_details()])
+    return results
+
+
+def run_reference(model, inputs):
+    return run_reference_often(model, [inputs])[0]
 
 
 class Builder:
-    """A model of one graph, tensor by tensor and operator by operator."""
+    """A model, tensor by tensor and operator by operator; `graph` adds one that operators run."""
 
     TYPES = {"float32": "FLOAT32", "int8": "INT8", "uint8": "UINT8", "int16": "INT16", "int32": "INT32", "int64": "INT64",
              "bool": "BOOL", "float64": "FLOAT64", "float16": "FLOAT16", "uint32": "UINT32", "uint16": "UINT16"}
 
-    def __init__(self):
+    def __init__(self, around=None):
         self.fb = tables()
-        self.tensors, self.operators, self.codes = [], [], []
-        self.buffers = [self.fb.BufferT()]
-        self.inputs, self.outputs = [], []
+        self.tensors, self.operators, self.inputs, self.outputs = [], [], [], []
+        self.codes, self.buffers, self.graphs = ([], [self.fb.BufferT()], []) if around is None else (
+            around.codes, around.buffers, around.graphs)
+        self.number = len(self.graphs)
+        self.graphs.append(self)
+
+    def graph(self):
+        return Builder(self)
 
     def tensor(self, shape, dtype="float32", scale=None, zero=0, data=None, axis=0, name=None):
         tensor = self.fb.TensorT()
         tensor.name = name or f"t{len(self.tensors)}"
         tensor.shape = [int(d) for d in shape]
-        tensor.type = getattr(self.fb.TensorType, self.TYPES[np.dtype(dtype).name])
+        tensor.type = getattr(self.fb.TensorType, "RESOURCE" if dtype == "resource" else self.TYPES[np.dtype(dtype).name])
         tensor.buffer = 0
         if data is not None:
             buffer = self.fb.BufferT()
@@ -125,13 +137,15 @@ class Builder:
         self.operators.append(operator)
 
     def bytes(self):
-        graph = self.fb.SubGraphT()
-        graph.name = "main"
-        graph.tensors, graph.operators = self.tensors, self.operators
-        graph.inputs, graph.outputs = self.inputs, self.outputs
+        graphs = []
+        for part in self.graphs:
+            graphs.append(self.fb.SubGraphT())
+            graphs[-1].name = "main" if part is self else f"graph_{part.number}"
+            graphs[-1].tensors, graphs[-1].operators = part.tensors, part.operators
+            graphs[-1].inputs, graphs[-1].outputs = part.inputs, part.outputs
         model = self.fb.ModelT()
         model.version, model.description = 3, "made by a test"
-        model.operatorCodes, model.subgraphs, model.buffers = self.codes, [graph], self.buffers
+        model.operatorCodes, model.subgraphs, model.buffers = self.codes, graphs, self.buffers
         builder = flatbuffers.Builder(1024)
         builder.Finish(model.Pack(builder), b"TFL3")
         return bytes(builder.Output())

@@ -22,6 +22,22 @@ ValueId OperatorContext::in(int i) {
   return state_.lookup(index(i));
 }
 
+std::optional<int> OperatorContext::resource(int i) const {
+  if (!has(i)) malformed(fmt::format("input {} is left out", i), "an operand");
+  const auto found = state_.resources.find(index(i));
+  return found == state_.resources.end() ? std::nullopt : std::optional(found->second);
+}
+
+SubgraphValue OperatorContext::entering(int i) {
+  const auto handle = resource(i);
+  return handle ? SubgraphValue{-1, *handle} : SubgraphValue{in(i), -1};
+}
+
+void OperatorContext::out_resource(int i, int resource) {
+  output(i);
+  state_.resources[node_.outputs()->Get(static_cast<uint32_t>(i))] = resource;
+}
+
 const TfliteTensor& OperatorContext::tensor(int i) const {
   if (!has(i)) malformed(fmt::format("input {} is left out", i), "an operand");
   return state_.tensors[static_cast<size_t>(index(i))];

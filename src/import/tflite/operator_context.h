@@ -3,6 +3,7 @@
 #pragma once
 
 #include <functional>
+#include <map>
 #include <optional>
 #include <string>
 #include <utility>
@@ -10,6 +11,7 @@
 
 #include "import/common/emitter.h"
 #include "import/tflite/read/model_file.h"
+#include "import/tflite/subgraphs.h"
 
 namespace tessera::inline tflite_import {
 
@@ -20,8 +22,11 @@ struct TfliteImport : EmitState {
   const TfliteModel& model;
   const tflite::SubGraph& proto;
   Evaluator& evaluator;
+  Subgraphs& subgraphs;
+  GraphLevel& level;
   std::vector<TfliteTensor> tensors = {};             // by number
   std::vector<std::optional<ValueId>> values = {};    // of those that are known so far
+  std::map<int32_t, int> resources = {};              // tensors that are handles
   std::function<ValueId(int32_t index)> lookup = {};  // makes constants when they are first read
   // A state of the model (a tensor that is a variable): its value after a run.
   std::function<void(int32_t index, ValueId value)> set_state = {};
@@ -41,6 +46,8 @@ class OperatorContext : public Emitter {
   bool has(int i) const;
   ValueId in(int i);  // UserError TSR-1105 when it is left out
   const TfliteTensor& tensor(int i) const;
+  std::optional<int> resource(int i) const;  // when it is the handle of one
+  SubgraphValue entering(int i);             // as a graph's input
   void require_inputs(int min, int max);                            // max < 0: any number
   std::vector<int64_t> const_ints(int i, const std::string& what);  // UnsupportedNode when it is not constant
   int64_t const_int(int i, const std::string& what);
@@ -52,6 +59,11 @@ class OperatorContext : public Emitter {
     const auto* options = node_.builtin_options_as<Options>();
     return options ? *options : none<Options>();
   }
+  template <typename Options>
+  const Options& options2() const {
+    const auto* options = node_.builtin_options2_as<Options>();
+    return options ? *options : none<Options>();
+  }
   const tflite::Operator& node() const { return node_; }
 
   // ---- results ----
@@ -59,6 +71,7 @@ class OperatorContext : public Emitter {
   const TfliteTensor& output(int i) const;
   // UserError TSR-1105 when it is of another type than the model declares.
   void out(int i, ValueId value);
+  void out_resource(int i, int resource);
   const std::vector<std::pair<int32_t, ValueId>>& results() const { return results_; }
   void set_state(int i, ValueId value) { state_.set_state(index(i), value); }
 

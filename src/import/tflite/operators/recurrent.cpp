@@ -7,29 +7,12 @@
 #include "graph/subgraph.h"
 #include "import/tflite/fixed_functions.h"
 #include "import/tflite/operators/handlers.h"
+#include "import/tflite/operators/region_emitter.h"
 
 namespace tessera::inline tflite_import {
 namespace {
 
 using Ints = std::vector<int64_t>;
-
-// Adds nodes to the graph of a loop's body, for the operator that the loop is of.
-class BodyEmitter : public Emitter {
- public:
-  BodyEmitter(EmitState& state, const OperatorContext& around)
-      : Emitter(state), type_(around.op_type()), label_(around.label()) {}
-  const std::string& op_type() const override { return type_; }
-  const std::string& label() const override { return label_; }
-
- protected:
-  Diagnostic malformed_diagnostic(const std::string& found, const std::string& legal,
-                                  const std::string& hint) const override {
-    return {"TSR-1105", fmt::format("{}: {}", type_, found), label_, legal, hint};
-  }
-
- private:
-  std::string type_, label_;
-};
 
 // The operands' places.
 constexpr int kInput = 0, kInputWeights = 1, kRecurrentWeights = 5, kPeepholes = 9, kBiases = 12, kProjection = 16,
@@ -167,7 +150,7 @@ void import_integer_lstm(OperatorContext& c, const tflite::UnidirectionalSequenc
   Graph body;
   GraphBuilder builder(body);
   EmitState state{c.state().ops, body, builder, ConstantFinder(body, c.state().evaluator)};
-  BodyEmitter in(state, c);
+  RegionEmitter in(state, c);
   body.name = "step";
   builder.set_loc(c.label());
   body.add_input("number", {DType::kI64, {}, {}});

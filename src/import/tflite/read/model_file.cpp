@@ -139,7 +139,8 @@ TfliteTensor TfliteModel::tensor(const tflite::SubGraph& graph, int32_t index) c
   result.is_variable = proto.is_variable();
   result.is_string = proto.type() == static_cast<int8_t>(tflite::TensorType::STRING);
   const auto dtype = dtype_of(proto.type());
-  if (!dtype && !result.is_string) {
+  result.is_resource = proto.type() == static_cast<int8_t>(tflite::TensorType::RESOURCE);
+  if (!dtype && !result.is_string && !result.is_resource) {
     const char* name = tflite::EnumNameTensorType(static_cast<tflite::TensorType>(proto.type()));
     throw UserError(
         {"TSR-1031",

@@ -27,6 +27,8 @@ class TfliteModel {
   tflite::BuiltinOperator code(const tflite::Operator& node) const;
   std::string name_of(const tflite::Operator& node) const;
 
+  bool has_bytes(uint32_t buffer_number) const { return !buffer(buffer_number).empty(); }
+
   // What the model says of a tensor. UserError TSR-1103 when it contradicts itself.
   TfliteTensor tensor(const tflite::SubGraph& graph, int32_t index) const;
   // Its bytes, which are not copied where they can be read in place; empty for one that a run computes.

@@ -28,6 +28,7 @@ struct TfliteTensor {
   TfliteQuantization quantization;
   bool is_variable = false;
   bool is_string = false;
+  bool is_resource = false;  // the handle of one
 };
 
 }  // namespace tessera::inline tflite_import
