@@ -131,7 +131,7 @@ def check(tessera, make, seed):
     own = [got]
     if tessera_module:
         compiled = tessera_module.compile(model)
-        own = [list(compiled.run(dict(zip(compiled.input_names, run))).values()) for run in runs]
+        own = [compiled.run(run) for run in runs]
     for i, (mine, theirs) in enumerate(zip(own, want)):
         for a, b in zip(mine, theirs):
             if a.shape != b.shape or a.dtype != b.dtype or not np.allclose(a, b, 1e-5, 1e-6):

@@ -20,6 +20,7 @@ std::span<const TfliteOperator> normalization_operators();
 std::span<const TfliteOperator> pooling_operators();
 std::span<const TfliteOperator> quantization_operators();
 std::span<const TfliteOperator> recurrent_operators();
+void import_integer_lstm(OperatorContext& c);
 std::span<const TfliteOperator> reduction_operators();
 std::span<const TfliteOperator> resizing_operators();
 std::span<const TfliteOperator> shape_operators();
@@ -29,7 +30,7 @@ CustomHandler detection_operator();
 
 // ---- activations ----
 // Of a result in floats or integers that are not quantised.
-ValueId activated(OperatorContext& c, ValueId x, int8_t activation);
+ValueId activated(Emitter& c, ValueId x, int8_t activation);
 // What a quantised result may be after the activation.
 StoredRange stored_range(OperatorContext& c, const TfliteTensor& result, int8_t activation = 0);
 
@@ -72,6 +73,6 @@ struct DynamicallyQuantized {
   ValueId scale = -1;   // f32, [N,1,...]
   ValueId zero = -1;    // i32, [N,1,...]; -1: symmetric
 };
-DynamicallyQuantized dynamically_quantized(OperatorContext& c, ValueId x, bool asymmetric);
+DynamicallyQuantized dynamically_quantized(Emitter& c, ValueId x, bool asymmetric);
 
 }  // namespace tessera::inline tflite_import

@@ -9,7 +9,7 @@ namespace tessera::inline tflite_import {
 
 using Ints = std::vector<int64_t>;
 
-ValueId activated(OperatorContext& c, ValueId x, int8_t activation) {
+ValueId activated(Emitter& c, ValueId x, int8_t activation) {
   const auto within = [&](double low, double high) {
     return c.op("min", {c.op("max", {x, c.scalar_like(x, low)}), c.scalar_like(x, high)});
   };
@@ -152,7 +152,7 @@ void require_same_quantization(OperatorContext& c, const TfliteTensor& a, const 
                 "the same for both");
 }
 
-DynamicallyQuantized dynamically_quantized(OperatorContext& c, ValueId x, bool asymmetric) {
+DynamicallyQuantized dynamically_quantized(Emitter& c, ValueId x, bool asymmetric) {
   Ints axes;
   for (int d = 1; d < c.rank(x); ++d) axes.push_back(d);
   const ValueId zero = c.scalar(DType::kF32, 0);
