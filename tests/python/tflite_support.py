@@ -76,7 +76,7 @@ class Builder:
     """A model, tensor by tensor and operator by operator; `graph` adds one that operators run."""
 
     TYPES = {"float32": "FLOAT32", "int8": "INT8", "uint8": "UINT8", "int16": "INT16", "int32": "INT32", "int64": "INT64",
-             "bool": "BOOL", "float64": "FLOAT64", "float16": "FLOAT16", "uint32": "UINT32", "uint16": "UINT16"}
+             "bool": "BOOL", "float64": "FLOAT64", "float16": "FLOAT16", "complex64": "COMPLEX64", "uint32": "UINT32", "uint16": "UINT16"}
 
     def __init__(self, around=None):
         self.fb = tables()

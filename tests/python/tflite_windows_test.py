@@ -142,7 +142,19 @@ def moves(case, dtype):
     return case.output("REVERSE_V2", shape, dtype, [x, ints([case.number(0, 2)])], **q)
 
 
+def fourier(case, dtype):
+    batch, image = case.pick([], [2], [1, 3]), [case.pick(1, 1, 3, 8), case.pick(5, 16, 20)]
+    sizes = [case.pick(1, 2, 8) if image[0] > 1 else 1, case.pick(4, 16, 32)]
+    x = case.input([*batch, *image], F)
+    shape = [*batch, sizes[0], sizes[1] // 2 + 1]
+    values = case.builder.tensor(shape, "complex64")
+    case.builder.operator("RFFT2D", [x, case.builder.ints(sizes)], [values])
+    for kind in ("COMPLEX_ABS", "REAL", "IMAG"):
+        case.output(kind, shape, F, [values], note=f"{image} {sizes}", tolerance=2e-6)
+
+
 KINDS = {
+    "fourier": (fourier, (F,)),
     "pool": (pool, (F, I8, U8, I16)),
     "resize": (resize, (F, I8, U8, I16)),
     "total": (total, (F, I8, U8, I16, I32, I64, B)),

@@ -104,6 +104,9 @@ class TfliteImporter final : public Subgraphs {
       if (tensor.is_resource)
         throw UserError({"TSR-1031", fmt::format("input '{}' is the handle of a resource", tensor.name), "",
                          "floats, integers or bools", "change the model's input"});
+      if (tensor.is_complex)
+        throw UserError({"TSR-1031", fmt::format("input '{}' has complex numbers", tensor.name), "",
+                         "floats, integers or bools", "change the model's input"});
       if (tensor.is_string)
         throw UserError({"TSR-1024", fmt::format("input '{}' has strings", tensor.name), "",
                          "floats, integers or bools", "change the model's input"});

@@ -38,6 +38,17 @@ void OperatorContext::out_resource(int i, int resource) {
   state_.resources[node_.outputs()->Get(static_cast<uint32_t>(i))] = resource;
 }
 
+ComplexValue OperatorContext::complex(int i) const {
+  const auto found = has(i) ? state_.complex.find(index(i)) : state_.complex.end();
+  if (found == state_.complex.end()) malformed(fmt::format("input {} has no complex numbers", i), "complex numbers");
+  return found->second;
+}
+
+void OperatorContext::out_complex(int i, ComplexValue value) {
+  if (!output(i).is_complex) malformed(fmt::format("output '{}' has no complex numbers", output(i).name), "complex numbers");
+  state_.complex[node_.outputs()->Get(static_cast<uint32_t>(i))] = value;
+}
+
 const TfliteTensor& OperatorContext::tensor(int i) const {
   if (!has(i)) malformed(fmt::format("input {} is left out", i), "an operand");
   return state_.tensors[static_cast<size_t>(index(i))];

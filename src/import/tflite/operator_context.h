@@ -17,6 +17,10 @@ namespace tessera::inline tflite_import {
 
 class OperatorContext;
 
+struct ComplexValue {
+  ValueId real = -1, imaginary = -1;
+};
+
 // What the operators of one graph of a model share.
 struct TfliteImport : EmitState {
   const TfliteModel& model;
@@ -27,6 +31,7 @@ struct TfliteImport : EmitState {
   std::vector<TfliteTensor> tensors = {};             // by number
   std::vector<std::optional<ValueId>> values = {};    // of those that are known so far
   std::map<int32_t, int> resources = {};              // tensors that are handles
+  std::map<int32_t, ComplexValue> complex = {};       // tensors of complex numbers
   std::function<ValueId(int32_t index)> lookup = {};  // makes constants when they are first read
   // A state of the model (a tensor that is a variable): its value after a run.
   std::function<void(int32_t index, ValueId value)> set_state = {};
@@ -48,6 +53,7 @@ class OperatorContext : public Emitter {
   const TfliteTensor& tensor(int i) const;
   std::optional<int> resource(int i) const;  // when it is the handle of one
   SubgraphValue entering(int i);             // as a graph's input
+  ComplexValue complex(int i) const;
   void require_inputs(int min, int max);                            // max < 0: any number
   std::vector<int64_t> const_ints(int i, const std::string& what);  // UnsupportedNode when it is not constant
   int64_t const_int(int i, const std::string& what);
@@ -72,6 +78,7 @@ class OperatorContext : public Emitter {
   // UserError TSR-1105 when it is of another type than the model declares.
   void out(int i, ValueId value);
   void out_resource(int i, int resource);
+  void out_complex(int i, ComplexValue value);
   const std::vector<std::pair<int32_t, ValueId>>& results() const { return results_; }
   void set_state(int i, ValueId value) { state_.set_state(index(i), value); }
 

@@ -14,7 +14,7 @@ namespace {
 const std::vector<TfliteOperator>& all_operators() {
   static const std::vector<TfliteOperator> table = [] {
     std::vector<TfliteOperator> all;
-    for (const auto family : {arithmetic_operators(), contraction_operators(), flow_operators(), indexing_operators(), normalization_operators(), pooling_operators(),
+    for (const auto family : {arithmetic_operators(), contraction_operators(), flow_operators(), fourier_operators(), indexing_operators(), normalization_operators(), pooling_operators(),
                               quantization_operators(), recurrent_operators(), reduction_operators(),
                               resizing_operators(), shape_operators(), slicing_operators(), unary_operators()})
       all.insert(all.end(), family.begin(), family.end());

@@ -178,6 +178,7 @@ ValueId SubgraphImporter::lookup(int32_t index) {
   if (value) return *value;
   const TfliteTensor& tensor = state_.tensors[static_cast<size_t>(index)];
   if (tensor.is_resource) throw UnsupportedNode{fmt::format("the handle '{}' as a value", tensor.name)};
+  if (tensor.is_complex) throw UnsupportedNode{fmt::format("the complex numbers '{}'", tensor.name)};
   if (tensor.is_variable) throw UnsupportedNode{"variables of a graph that an operator runs"};
   std::optional<Tensor> data = model_.data(proto_, index, tensor);
   if (!data && std::find(tensor.dims.begin(), tensor.dims.end(), 0) == tensor.dims.end())
@@ -222,7 +223,8 @@ void SubgraphImporter::import(const tflite::Operator& node) {
     for (const auto& [index, value] : context.results()) name_result(index, value);
     if (node.outputs())
       for (const int32_t index : *node.outputs())
-        check(state_.values[static_cast<size_t>(index)].has_value() || state_.resources.contains(index),
+        check(state_.values[static_cast<size_t>(index)].has_value() || state_.resources.contains(index) ||
+                  state_.complex.contains(index),
               "a handler leaves out a result");
   } catch (const SubgraphRefused&) {
     mark_failed(node);

@@ -15,6 +15,7 @@ namespace tessera::inline tflite_import {
 std::span<const TfliteOperator> arithmetic_operators();
 std::span<const TfliteOperator> contraction_operators();
 std::span<const TfliteOperator> flow_operators();
+std::span<const TfliteOperator> fourier_operators();
 std::span<const TfliteOperator> indexing_operators();
 std::span<const TfliteOperator> normalization_operators();
 std::span<const TfliteOperator> pooling_operators();

@@ -140,14 +140,15 @@ TfliteTensor TfliteModel::tensor(const tflite::SubGraph& graph, int32_t index) c
   result.is_string = proto.type() == static_cast<int8_t>(tflite::TensorType::STRING);
   const auto dtype = dtype_of(proto.type());
   result.is_resource = proto.type() == static_cast<int8_t>(tflite::TensorType::RESOURCE);
-  if (!dtype && !result.is_string && !result.is_resource) {
+  result.is_complex = proto.type() == static_cast<int8_t>(tflite::TensorType::COMPLEX64);
+  if (!dtype && !result.is_string && !result.is_resource && !result.is_complex) {
     const char* name = tflite::EnumNameTensorType(static_cast<tflite::TensorType>(proto.type()));
     throw UserError(
         {"TSR-1031",
          fmt::format("tensor '{}' is of the type {}", result.name, *name ? name : std::to_string(proto.type())), "",
          "floats, integers or bools", "convert the model without this type"});
   }
-  result.dtype = dtype.value_or(DType::kString);
+  result.dtype = dtype.value_or(result.is_complex ? DType::kF32 : DType::kString);
   if (proto.shape()) result.dims.assign(proto.shape()->begin(), proto.shape()->end());
   const auto* signature = proto.shape_signature();
   if (signature && signature->size() == result.dims.size())
@@ -221,6 +222,9 @@ std::optional<Tensor> TfliteModel::data(const tflite::SubGraph& graph, int32_t i
   if (tensor.is_string)
     throw UserError({"TSR-1031", fmt::format("tensor '{}' has strings", tensor.name), "", "floats, integers or bools",
                      "convert the model without strings"});
+  if (tensor.is_complex)
+    throw UserError({"TSR-1031", fmt::format("tensor '{}' has complex numbers", tensor.name), "",
+                     "floats, integers or bools", "convert the model without them"});
   if (proto.sparsity()) return dense_of_sparse(proto, tensor, stored);
   const int64_t wanted = dtype_bytes(tensor.dtype, *checked_num_elements(tensor.dims));
   if (static_cast<int64_t>(stored.size()) != wanted)

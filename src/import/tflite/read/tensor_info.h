@@ -29,6 +29,7 @@ struct TfliteTensor {
   bool is_variable = false;
   bool is_string = false;
   bool is_resource = false;  // the handle of one
+  bool is_complex = false;   // pairs of `dtype`
 };
 
 }  // namespace tessera::inline tflite_import
