@@ -188,7 +188,27 @@ def suppression(case, dtype):
                         [b, s, *limits, case.constant(0, F)])
 
 
+def moving_slice(case, dtype):
+    shape = shape_of(case, 1, 4)
+    sizes = [case.number(1, d) for d in shape]
+    starts = case.builder.input([len(shape)], I32)
+    first = np.array([case.number(0, d - s) for d, s in zip(shape, sizes)], I32)
+    case.values.append(first)
+    if case.rng.random() < 0.5:
+        return case.output("SLICE", sizes, dtype, [case.input(shape, dtype), starts, case.constant(sizes, I32)], note=f"{shape}")
+    # One element along some dimensions, the whole along others.
+    mask = [case.number(0, 1) for _ in shape]
+    case.values[-1][:] = [case.number(-d, d - 1) if m else 0 for d, m in zip(shape, mask)]
+    begin_mask = sum(1 << i for i, m in enumerate(mask) if not m)
+    ends = case.builder.tensor([len(shape)], I32)
+    case.builder.operator("ADD", [starts, case.constant(np.ones(len(shape)), I32)], [ends], "AddOptions")
+    case.output("STRIDED_SLICE", [d for d, m in zip(shape, mask) if not m], dtype,
+                [case.input(shape, dtype), starts, ends, case.constant(np.ones(len(shape)), I32)], "StridedSliceOptions",
+                note=f"{shape} {mask}", beginMask=begin_mask, endMask=begin_mask, shrinkAxisMask=sum(1 << i for i, m in enumerate(mask) if m))
+
+
 KINDS = {
+    "moving_slice": (moving_slice, (F, I8, I32, I64)),
     "gather": (gather, (F, I8, U8, I16, I32, I64, B)),
     "gather_nd": (gather_nd, (F, I8, U8, I16, I32, I64, B)),
     "scatter_nd": (scatter_nd, (F, I8, U8, I32, I64, B)),

@@ -3,6 +3,7 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <optional>
 
 #include "import/common/limits.h"
 #include "import/tflite/operators/handlers.h"
@@ -65,9 +66,63 @@ ValueId part(OperatorContext& c, ValueId x, const Ints& starts, const Ints& size
   return c.op("slice", {x}, {{"starts", starts}, {"sizes", sizes}, {"steps", steps}});
 }
 
+// A list of numbers, each known or not.
+struct SomeInts {
+  std::vector<std::optional<int64_t>> known;
+  ValueId all = -1;  // i64
+};
+SomeInts some_ints(OperatorContext& c, int i, const std::string& what) {
+  const ValueId list = c.in(i);
+  if ((c.dtype(list) != DType::kI32 && c.dtype(list) != DType::kI64) || c.rank(list) != 1)
+    c.malformed(fmt::format("{} is {}", what, c.type(list).to_string()), "a list of integers");
+  SomeInts result;
+  const auto count = static_cast<size_t>(c.num_elements(list));
+  result.known.resize(count);
+  if (const auto sizes = c.state().constants.find_some_sizes(list))
+    for (size_t e = 0; e < count; ++e)
+      if ((*sizes)[e]) result.known[e] = as_int((*sizes)[e]);
+  if (const auto whole = c.constant(list))
+    for (size_t e = 0; e < count; ++e) result.known[e] = whole->get_int(static_cast<int64_t>(e));
+  result.all = c.cast(list, DType::kI64);
+  return result;
+}
+
+// Parts that begin where a run says. A place below 0 counts from the end.
+ValueId part_from(OperatorContext& c, ValueId x, const SomeInts& starts, const std::vector<size_t>& elements,
+                  const Ints& sizes) {
+  const Ints dims = c.dims(x);
+  std::vector<ValueId> places;
+  for (size_t d = 0; d < dims.size(); ++d) {
+    if (elements[d] == SIZE_MAX) {
+      places.push_back(c.ints({0}));
+      continue;
+    }
+    const ValueId place = c.slice(starts.all, Ints{static_cast<int64_t>(elements[d])}, Ints{1}, {1});
+    const ValueId from_end = c.add(place, c.integer(dims[d]));
+    places.push_back(c.op("select", {c.op("lt", {place, c.integer(0)}), from_end, place}));
+  }
+  return c.op("dynamic_slice", {x, c.op("concat", places, {{"axis", int64_t{0}}})}, {{"sizes", make_shape(sizes)}});
+}
+
 void import_slice(OperatorContext& c) {
   c.require_inputs(3, 3);
   const ValueId x = c.in(0);
+  if (!c.const_tensor(1)) {
+    const SomeInts starts = some_ints(c, 1, "the list of starts");
+    const Ints dims = c.dims(x);
+    Ints sizes = c.const_ints(2, "the list of sizes");
+    require_list(c, sizes, dims.size(), "the list of sizes");
+    require_list(c, Ints(starts.known.size()), dims.size(), "the list of starts");
+    std::vector<size_t> elements;
+    for (size_t d = 0; d < dims.size(); ++d) {
+      if (sizes[d] == -1 && starts.known[d]) sizes[d] = dims[d] - *starts.known[d];
+      if (sizes[d] == -1) c.unsupported("all that is behind a place that depends on the model's inputs");
+      if (sizes[d] < 0 || sizes[d] > dims[d])
+        c.malformed(fmt::format("{} elements of {}", sizes[d], dims[d]), "elements that are there");
+      elements.push_back(d);
+    }
+    return c.out(0, part_from(c, x, starts, elements, sizes));
+  }
   const Ints dims = c.dims(x), starts = c.const_ints(1, "the list of starts");
   Ints sizes = c.const_ints(2, "the list of sizes");
   require_list(c, starts, dims.size(), "the list of starts");
@@ -82,9 +137,57 @@ void import_slice(OperatorContext& c) {
   c.out(0, part(c, x, starts, sizes, Ints(dims.size(), 1)));
 }
 
+// A strided slice that begins where a run says: of single elements, or of as many as the model declares.
+void import_moving_slice(OperatorContext& c) {
+  const auto& options = c.options<tflite::StridedSliceOptions>();
+  const ValueId x = c.in(0);
+  const Ints dims = c.dims(x), strides = c.const_ints(3, "the list of strides");
+  const SomeInts begins = some_ints(c, 1, "the list of begins"), ends = some_ints(c, 2, "the list of ends");
+  const size_t count = begins.known.size();
+  const auto has = [](int32_t mask, size_t bit) { return bit < 31 && (mask >> bit & 1) != 0; };
+  if (ends.known.size() != count || strides.size() != count || count > dims.size())
+    c.malformed(fmt::format("{} begins, {} ends and {} strides for {}", count, ends.known.size(), strides.size(),
+                            c.type(x).to_string()),
+                "as many of each, at most one for each dimension");
+  if (options.ellipsis_mask() != 0 || options.new_axis_mask() != 0 || options.offset())
+    c.unsupported("new dimensions, and begins that depend on the model's inputs");
+  const TfliteTensor& declared = c.output(0);
+  std::vector<size_t> elements(dims.size(), SIZE_MAX);
+  Ints sizes = dims, shape;
+  for (size_t d = 0; d < dims.size(); ++d) {
+    if (d >= count) {
+      shape.push_back(dims[d]);
+      continue;
+    }
+    if (strides[d] != 1) c.unsupported("strides, and begins that depend on the model's inputs");
+    if (has(options.shrink_axis_mask(), d)) {
+      if (dims[d] < 1) c.malformed(fmt::format("an element of {}", c.type(x).to_string()), "elements that are there");
+      elements[d] = d;
+      sizes[d] = 1;
+      continue;
+    }
+    const bool from_front = has(options.begin_mask(), d), to_end = has(options.end_mask(), d);
+    const auto place = [&](int64_t index) { return std::clamp<int64_t>(index < 0 ? index + dims[d] : index, 0, dims[d]); };
+    if ((from_front || begins.known[d]) && (to_end || ends.known[d])) {
+      const int64_t first = from_front ? 0 : place(*begins.known[d]), last = to_end ? dims[d] : place(*ends.known[d]);
+      sizes[d] = std::max<int64_t>(last - first, 0);
+      if (!from_front && sizes[d] > 0) elements[d] = d;
+    } else if (!to_end && !from_front && declared.open.empty() && declared.dims.size() > shape.size() &&
+               declared.dims[shape.size()] <= dims[d]) {
+      sizes[d] = declared.dims[shape.size()];
+      elements[d] = d;
+    } else {
+      c.unsupported("as many elements as the model's inputs say");
+    }
+    shape.push_back(sizes[d]);
+  }
+  c.out(0, c.op("reshape", {part_from(c, x, begins, elements, sizes)}, {{"shape", shape}}));
+}
+
 // As in Python, with masks for what is left out, for new dimensions, and for those of one element that go.
 void import_strided_slice(OperatorContext& c) {
   c.require_inputs(4, 4);
+  if (!c.const_tensor(1) || !c.const_tensor(2)) return import_moving_slice(c);
   const auto& options = c.options<tflite::StridedSliceOptions>();
   const ValueId x = c.in(0);
   const Ints dims = c.dims(x), begins = c.const_ints(1, "the list of begins"),
