@@ -162,7 +162,62 @@ def matrices(case, dtype):
                 tolerance=tolerance, adjX=turned[0], adjY=turned[1], **extra)
 
 
+def sparse(case, dtype):
+    """Weights of which only some are stored, in blocks of 1x4 or one by one; made dense by an operator or read as they are."""
+    fb, rows, columns = case.builder.fb, case.pick(3, 8), case.pick(4, 16)
+    block = 4 if case.rng.random() < 0.5 else 1
+    kept = case.rng.random((rows, columns // block)) < 0.4
+    kept[0, 0] = True
+    dense = case.value([rows, columns], dtype) * np.repeat(kept, block, 1).astype(dtype)
+    stored = np.concatenate([dense[r].reshape(-1, block)[kept[r]].ravel() for r in range(rows)])
+    quantization = {} if dtype == F else {"scale": 0.01}
+    w = case.builder.tensor([rows, columns], dtype, data=stored, **quantization)
+    levels = []
+    for form in (0, 1, 0)[:2 + (block > 1)]:
+        level = fb.DimensionMetadataT()
+        level.format, level.denseSize = form, 0
+        levels.append(level)
+    levels[0].denseSize = rows
+    for name, values in (("Segments", np.concatenate([[0], np.cumsum(kept.sum(1))])), ("Indices", np.nonzero(kept)[1])):
+        vector = case.pick(fb.Int32VectorT, fb.Uint16VectorT, fb.Uint8VectorT)()
+        vector.values = np.array(values, {"Int32VectorT": np.int32, "Uint16VectorT": np.uint16}.get(type(vector).__name__, np.uint8))
+        setattr(levels[1], f"array{name}", vector)
+        setattr(levels[1], f"array{name}Type", getattr(fb.SparseIndexVector, type(vector).__name__[:-1]))
+    sparsity = fb.SparsityParametersT()
+    sparsity.traversalOrder, sparsity.blockMap, sparsity.dimMetadata = [0, 1], [], levels
+    if block > 1:
+        levels[2].denseSize = block
+        sparsity.traversalOrder, sparsity.blockMap = [0, 1, 2], [1]
+    case.builder.tensors[w].sparsity = sparsity
+    full = case.builder.tensor([rows, columns], dtype, **quantization)
+    case.builder.operator("DENSIFY", [w], [full])
+    if dtype != F:
+        real = case.builder.tensor([rows, columns], F)
+        case.builder.operator("DEQUANTIZE", [full], [real])
+        full = real
+    x = case.input([2, columns], F)
+    case.output("FULLY_CONNECTED", [2, rows], F, [x, full, -1], "FullyConnectedOptions", note=f"sparse {block}")
+
+
+def halves(case, dtype):
+    """Weights of 16 bits, which an operator makes floats of; of 4 bits."""
+    rows, inputs, outputs = case.pick(1, 3), case.pick(8, 16), case.pick(4, 5)
+    x = case.input([rows, inputs], F)
+    if dtype == F:
+        w, real = case.constant(case.value([outputs, inputs], np.float16), np.float16), case.builder.tensor([outputs, inputs], F)
+        case.builder.operator("DEQUANTIZE", [w], [real])
+        return case.output("FULLY_CONNECTED", [rows, outputs], F, [x, real, -1], "FullyConnectedOptions", note="f16")
+    values = case.rng.integers(-7, 8, [outputs, inputs])
+    w = case.builder.tensor([outputs, inputs], I8, scale=[case.scale() for _ in range(outputs)],
+                            data=((values.reshape(-1, 2)[:, 0] & 15) | (values.reshape(-1, 2)[:, 1] << 4)).astype(np.int8))
+    case.builder.tensors[w].type = case.builder.fb.TensorType.INT4
+    case.output("FULLY_CONNECTED", [rows, outputs], F, [x, w, -1], "FullyConnectedOptions", note="i4", tolerance=1e-5,
+                asymmetricQuantizeInputs=bool(case.number(0, 1)))
+
+
 KINDS = {
+    "sparse": (sparse, (F, I8)),
+    "halves": (halves, (F, I8)),
     "convolution": (convolution, (F, U8, I8, I16, HYBRID)),
     "depthwise": (depthwise, (F, U8, I8, I16, HYBRID)),
     "transposed": (transposed, (F, U8, I8, I16, HYBRID)),

@@ -73,6 +73,12 @@ void import_dequantize(OperatorContext& c) {
   c.out(0, c.mul(c.cast(less, DType::kF32), along(c, x, x.quantization.scales, DType::kF32)));
 }
 
+// What is stored without its zeros is read with them.
+void import_densify(OperatorContext& c) {
+  c.require_inputs(1, 1);
+  c.out(0, c.op("reshape", {c.in(0)}, {{"shape", c.shape(c.in(0))}}));
+}
+
 void import_cast(OperatorContext& c) {
   c.require_inputs(1, 1);
   c.out(0, c.op("cast", {c.in(0)}, {{"to", c.output(0).dtype}}));
@@ -114,6 +120,7 @@ std::span<const TfliteOperator> quantization_operators() {
   static constexpr TfliteOperator operators[] = {
       {BITCAST, import_bitcast},
       {CAST, import_cast},
+      {DENSIFY, import_densify},
       {DEQUANTIZE, import_dequantize},
       {FAKE_QUANT, import_fake_quant},
       {QUANTIZE, import_quantize},
