@@ -36,7 +36,7 @@ const TfliteOperator* find_operator(tflite::BuiltinOperator code) {
 }
 
 CustomHandler find_custom_operator(std::string_view name) {
-  return name == "TFLite_Detection_PostProcess" ? detection_operator() : nullptr;
+  return name == "TFLite_Detection_PostProcess" ? detection_operator() : mediapipe_operator(name);
 }
 
 }  // namespace tessera::inline tflite_import

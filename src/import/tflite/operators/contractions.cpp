@@ -100,39 +100,6 @@ void import_fully_connected(OperatorContext& c) {
   c.out(0, c.reshape(product(c, p, c.reshape(x, {elements / w_dims[1], w_dims[1]}), w), shape));
 }
 
-// What a transposed convolution of an image [N,...,C] makes of the given shape: each element adds its multiple of the
-// weights to the places from place * stride - padding on.
-struct Transposed {
-  Ints strides, extents, shape;
-  int8_t padding = 0;
-};
-ValueId transposed_convolution(OperatorContext& c, const Transposed& t, ValueId x, ValueId w) {
-  const Ints dims = c.dims(x);  // [N,C,...]
-  const size_t rank = t.strides.size();
-  Ints begin, end, starts(rank + 2, 0), sizes = {dims[0], t.shape.back()}, zeros(rank, 0), ones(rank, 1);
-  bool cuts = false;
-  for (size_t d = 0; d < rank; ++d) {
-    const int64_t out = t.shape[d + 1], stride = t.strides[d], extent = t.extents[d];
-    const int64_t whole = (dims[d + 2] - 1) * stride + extent;
-    int64_t pad = 0;
-    if (t.padding == static_cast<int8_t>(tflite::Padding::SAME))
-      pad = std::max<int64_t>(((out + stride - 1) / stride - 1) * stride + extent - out, 0) / 2;
-    begin.push_back(pad);
-    const int64_t behind = whole - pad - out;
-    end.push_back(std::min(behind, extent - 1));
-    cuts = cuts || behind > extent - 1;
-    sizes.push_back(out);
-  }
-  const ValueId y = c.composite("conv_transpose", {x, w},
-                                {{"strides", t.strides},
-                                 {"pads_begin", begin},
-                                 {"pads_end", end},
-                                 {"dilations", ones},
-                                 {"output_padding", zeros},
-                                 {"groups", int64_t{1}}});
-  return cuts ? c.slice(y, starts, sizes, Ints(rank + 2, 1)) : y;
-}
-
 // Operands: the result's shape, weights [O,H,W,I], the image, maybe a bias.
 void import_transpose_conv(OperatorContext& c) {
   c.require_inputs(3, 4);
@@ -147,7 +114,6 @@ void import_transpose_conv(OperatorContext& c) {
   const Ints w_dims = c.dims(w), x_dims = c.dims(x);
   t.strides = {options.stride_h(), options.stride_w()};
   t.extents = {w_dims[1], w_dims[2]};
-  t.padding = options.padding();
   const bool fits = w_dims[3] == x_dims[3] && t.shape[3] == w_dims[0] && t.shape[0] == x_dims[0] &&
                     std::all_of(t.shape.begin(), t.shape.end(), [](int64_t d) { return d >= 1; }) &&
                     checked_num_elements(t.shape) && c.num_elements(x) > 0 && c.num_elements(w) > 0 &&
@@ -156,6 +122,7 @@ void import_transpose_conv(OperatorContext& c) {
     c.malformed(fmt::format("strides {} with operands of types {} and {} for [{}]", fmt::join(t.strides, "x"),
                             c.type(x).to_string(), c.type(w).to_string(), fmt::join(t.shape, ",")),
                 "channels that agree, and strides of at least 1");
+  t.pads = transposed_pads(t.shape, t.strides, t.extents, options.padding());
   Product p;
   p.x = 2;
   p.bias = 3;
@@ -184,7 +151,7 @@ void import_conv_3d(OperatorContext& c) {
   const Ints extents(w_dims.begin(), w_dims.begin() + 3);
   const Ints strides = {options.stride_d(), options.stride_h(), options.stride_w()};
   if (transposed) {
-    Transposed t{strides, extents, c.const_ints(0, "the result's shape"), options.padding()};
+    Transposed t{strides, extents, c.const_ints(0, "the result's shape"), {}};
     const bool dilated =
         options.dilation_d_factor() != 1 || options.dilation_h_factor() != 1 || options.dilation_w_factor() != 1;
     if (dilated) c.unsupported("dilations");
@@ -196,6 +163,7 @@ void import_conv_3d(OperatorContext& c) {
       c.malformed(fmt::format("strides {} with operands of types {} and {} for [{}]", fmt::join(strides, "x"),
                               c.type(x).to_string(), c.type(w).to_string(), fmt::join(t.shape, ",")),
                   "channels that agree, and strides of at least 1");
+    t.pads = transposed_pads(t.shape, strides, extents, options.padding());
     p.outputs = w_dims[3];
     p.weights_axis = 1;
     p.multiply = [&](ValueId a, ValueId b) { return transposed_convolution(c, t, a, b); };

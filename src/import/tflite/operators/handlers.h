@@ -4,6 +4,7 @@
 #include <functional>
 #include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "import/tflite/fixed_point.h"
@@ -28,6 +29,7 @@ std::span<const TfliteOperator> shape_operators();
 std::span<const TfliteOperator> slicing_operators();
 std::span<const TfliteOperator> unary_operators();
 CustomHandler detection_operator();
+CustomHandler mediapipe_operator(std::string_view name);  // null: it is none
 
 // ---- activations ----
 // Of a result in floats or integers that are not quantised.

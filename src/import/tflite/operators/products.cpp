@@ -193,4 +193,39 @@ ValueId requantize_wide(Emitter& c, ValueId x, const std::vector<FixedScale>& sc
   return c.cast(kept_within(c, y, range.low, range.high), dtype);
 }
 
+Ints transposed_pads(const Ints& shape, const Ints& strides, const Ints& extents, int8_t padding) {
+  Ints pads(strides.size(), 0);
+  if (padding != static_cast<int8_t>(tflite::Padding::SAME)) return pads;
+  for (size_t d = 0; d < strides.size(); ++d) {
+    const int64_t out = shape[d + 1], steps = (out + strides[d] - 1) / strides[d];
+    pads[d] = std::max<int64_t>((steps - 1) * strides[d] + extents[d] - out, 0) / 2;
+  }
+  return pads;
+}
+
+ValueId transposed_convolution(OperatorContext& c, const Transposed& t, ValueId x, ValueId w) {
+  const Ints dims = c.dims(x);  // [N,C,...]
+  const size_t rank = t.strides.size();
+  Ints begin, end, starts(rank + 2, 0), sizes = {dims[0], t.shape.back()}, zeros(rank, 0), ones(rank, 1);
+  bool cuts = false;
+  for (size_t d = 0; d < rank; ++d) {
+    const int64_t out = t.shape[d + 1], stride = t.strides[d], extent = t.extents[d];
+    const int64_t whole = (dims[d + 2] - 1) * stride + extent;
+    const int64_t pad = t.pads[d];
+    begin.push_back(pad);
+    const int64_t behind = whole - pad - out;
+    end.push_back(std::min(behind, extent - 1));
+    cuts = cuts || behind > extent - 1;
+    sizes.push_back(out);
+  }
+  const ValueId y = c.composite("conv_transpose", {x, w},
+                                {{"strides", t.strides},
+                                 {"pads_begin", begin},
+                                 {"pads_end", end},
+                                 {"dilations", ones},
+                                 {"output_padding", zeros},
+                                 {"groups", int64_t{1}}});
+  return cuts ? c.slice(y, starts, sizes, Ints(rank + 2, 1)) : y;
+}
+
 }  // namespace tessera::inline tflite_import

@@ -28,4 +28,14 @@ ValueId product(OperatorContext& c, const Product& p, ValueId x, ValueId w);
 ValueId requantize_wide(Emitter& c, ValueId x, const std::vector<FixedScale>& scales, int axis, FixedRounding rounding,
                         const StoredRange& range, DType dtype);
 
+// What a transposed convolution of an image [N,C,...] makes of the shape [N,...,C]: each element adds its multiple of
+// the weights to the places from place * stride - pad on.
+struct Transposed {
+  std::vector<int64_t> strides, extents, shape, pads;
+};
+std::vector<int64_t> transposed_pads(const std::vector<int64_t>& shape, const std::vector<int64_t>& strides,
+                                     const std::vector<int64_t>& extents, int8_t padding);
+// w: [C,O,...]
+ValueId transposed_convolution(OperatorContext& c, const Transposed& t, ValueId x, ValueId w);
+
 }  // namespace tessera::inline tflite_import
