@@ -230,12 +230,14 @@ def requantize(case, dtype):
     shape = [41] + shapes(case)[0]
     if dtype == F:
         to = case.pick(U8, I8, I16)
-        return case.output("QUANTIZE", shape, to, [case.input(shape, F)], **result(case, to, case.scale(0.01, 0.05) / (256 if to == I16 else 1)))
+        scale = case.scale(0.01, 0.05) / (256 if to == I16 else 1)
+        return case.output("QUANTIZE", shape, to, [case.input(shape, F)], **result(case, to, scale))
     x = operand(case, shape, dtype)
     if case.rng.random() < 0.3:
         return case.output("DEQUANTIZE", shape, F, [x])
     to = case.pick(*{I8: (I8, U8, I16), U8: (I8, U8), I16: (I8, I16, I32)}[dtype])
-    extra = {"scale": case.scale_of(x) * float(case.rng.uniform(0.5, 3)) * (256 if dtype == I16 else 1) / (256 if to == I16 else 1), "zero": 0 if to in (I16, I32) else case.zero(to)}
+    units = (256 if dtype == I16 else 1) / (256 if to == I16 else 1)
+    extra = {"scale": case.scale_of(x) * float(case.rng.uniform(0.5, 3)) * units, "zero": 0 if to in (I16, I32) else case.zero(to)}
     return case.output("QUANTIZE", shape, to, [x], note=f"{case.scale_of(x)} {extra}", **extra)
 
 

@@ -204,7 +204,8 @@ def moving_slice(case, dtype):
     case.builder.operator("ADD", [starts, case.constant(np.ones(len(shape)), I32)], [ends], "AddOptions")
     case.output("STRIDED_SLICE", [d for d, m in zip(shape, mask) if not m], dtype,
                 [case.input(shape, dtype), starts, ends, case.constant(np.ones(len(shape)), I32)], "StridedSliceOptions",
-                note=f"{shape} {mask}", beginMask=begin_mask, endMask=begin_mask, shrinkAxisMask=sum(1 << i for i, m in enumerate(mask) if m))
+                note=f"{shape} {mask}", beginMask=begin_mask, endMask=begin_mask,
+                shrinkAxisMask=sum(1 << i for i, m in enumerate(mask) if m))
 
 
 KINDS = {

@@ -196,8 +196,8 @@ def check(tessera, kind, seed):
         for a, b in zip(mine, theirs):
             close = np.array_equal(a, b) if b.dtype != F else np.allclose(a, b, 1e-4, 2e-5 if not cell.hybrid else 2e-4)
             if a.shape != b.shape or a.dtype != b.dtype or not close:
-                return (f"run {i}: off by {np.abs(a.astype(float) - b).max() if a.shape == b.shape else (a.shape, b.shape)}; "
-                        f"batch {cell.batch} time {cell.time} inputs {cell.inputs} cells {cell.cells} hybrid {cell.hybrid} {cell.asymmetric}")
+                off = np.abs(a.astype(float) - b).max() if a.shape == b.shape else (a.shape, b.shape)
+                return f"run {i}: off by {off}; {cell.batch} {cell.time} {cell.inputs} {cell.cells} {cell.hybrid} {cell.asymmetric}"
     return None
 
 

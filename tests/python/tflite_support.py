@@ -136,6 +136,12 @@ class Builder:
                 setattr(operator.builtinOptions, name, value)
         self.operators.append(operator)
 
+    def custom(self, name, inputs, outputs, options):
+        """An operator by name, with the bytes of its options."""
+        self.operator("CUSTOM", inputs, outputs)
+        self.codes[-1].customCode = name
+        self.operators[-1].customOptions = np.frombuffer(options, np.uint8)
+
     def bytes(self):
         graphs = []
         for part in self.graphs:

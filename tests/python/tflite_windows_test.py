@@ -56,7 +56,8 @@ def total(case, dtype):
     axes = sorted(int(a) for a in case.rng.permutation(len(shape))[:case.number(1, len(shape))])
     kinds = {F: ("MEAN", "SUM", "REDUCE_MAX", "REDUCE_MIN", "REDUCE_PROD"), I8: ("MEAN", "REDUCE_MAX", "REDUCE_MIN"),
              U8: ("MEAN", "SUM", "REDUCE_MAX", "REDUCE_MIN"), I16: ("MEAN", "REDUCE_MAX", "REDUCE_MIN"),
-             I32: ("MEAN", "SUM", "REDUCE_MAX", "REDUCE_MIN", "REDUCE_PROD"), I64: ("MEAN", "SUM", "REDUCE_MAX", "REDUCE_MIN", "REDUCE_PROD"),
+             I32: ("MEAN", "SUM", "REDUCE_MAX", "REDUCE_MIN", "REDUCE_PROD"),
+             I64: ("MEAN", "SUM", "REDUCE_MAX", "REDUCE_MIN", "REDUCE_PROD"),
              B: ("REDUCE_ANY", "REDUCE_ALL")}
     kind, keep = case.pick(*kinds[dtype]), bool(case.number(0, 1))
     out = [1 if d in axes else n for d, n in enumerate(shape) if keep or d not in axes]
@@ -138,7 +139,8 @@ def moves(case, dtype):
     if kind == 5:
         return case.output("TILE", [4, 3, 12], dtype, [x, ints([2, 1, 3])], **q)
     if kind == 6:
-        return case.output("MIRROR_PAD", [4, 5, 4], dtype, [x, ints([[1, 1], [2, 0], [0, 0]])], "MirrorPadOptions", mode=case.number(0, 1), **q)
+        return case.output("MIRROR_PAD", [4, 5, 4], dtype, [x, ints([[1, 1], [2, 0], [0, 0]])], "MirrorPadOptions",
+                           mode=case.number(0, 1), **q)
     return case.output("REVERSE_V2", shape, dtype, [x, ints([case.number(0, 2)])], **q)
 
 

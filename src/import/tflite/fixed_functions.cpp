@@ -88,9 +88,9 @@ const std::array<uint32_t, 256>& logistic_entries() {
     std::array<uint32_t, 256> all;
     for (size_t i = 0; i < all.size(); ++i)
       all[i] = static_cast<uint32_t>(std::round(65536.0 / (1 + std::exp(-static_cast<double>(i) / 24))));
-    constexpr uint8_t kOneMore[] = {4,  8,  12, 14, 15, 16, 17, 19, 20, 21, 22, 25, 27,  28,  29,  30,  31,  33, 34,
-                                    35, 37, 39, 40, 41, 43, 44, 45, 46, 49, 50, 54, 62,  63,  64,  66,  82,  86, 93,
-                                    100, 103, 112, 116, 135, 255};
+    constexpr uint8_t kOneMore[] = {4,  8,  12, 14, 15, 16, 17, 19, 20,  21,  22,  25,  27,  28, 29,
+                                    30, 31, 33, 34, 35, 37, 39, 40, 41,  43,  44,  45,  46,  49, 50,
+                                    54, 62, 63, 64, 66, 82, 86, 93, 100, 103, 112, 116, 135, 255};
     for (const uint8_t i : kOneMore) ++all[i];
     return all;
   }();

@@ -52,12 +52,14 @@ class TfliteImporter final : public Subgraphs {
     const tflite::SubGraph& proto = model_.subgraph(index);
     const size_t count = proto.inputs() ? proto.inputs()->size() : 0;
     if (count != inputs.size())
-      throw UserError({"TSR-1102", fmt::format("graph {} has {} inputs and is run with {}", index, count, inputs.size()),
-                       "", "as many", "convert the model again"});
+      throw UserError({"TSR-1102",
+                       fmt::format("graph {} has {} inputs and is run with {}", index, count, inputs.size()), "",
+                       "as many", "convert the model again"});
     operators_ += 1 + (proto.operators() ? proto.operators()->size() : 0);
     if (nested_ >= kMostNested || operators_ > kMostOperators)
-      throw UserError({"TSR-1102", fmt::format("graphs run each other without end, or more than {} operators", kMostOperators),
-                       "", fmt::format("at most {} inside each other", kMostNested), "convert the model again"});
+      throw UserError({"TSR-1102",
+                       fmt::format("graphs run each other without end, or more than {} operators", kMostOperators), "",
+                       fmt::format("at most {} inside each other", kMostNested), "convert the model again"});
     ++nested_;
     const std::string loc = level.builder.loc();
     const size_t failed = failures_.size();
@@ -138,7 +140,8 @@ class TfliteImporter final : public Subgraphs {
         throw UserError({"TSR-1023",
                          fmt::format("input '{}' would have the shape [{}]", tensor.name, fmt::join(extents, ",")), "",
                          "at most 2^40 elements", ""});
-      main_.bind(index, {graph_.add_input(graph_.unique_name(tensor.name), {tensor.dtype, make_shape(extents), {}}), -1});
+      main_.bind(index,
+                 {graph_.add_input(graph_.unique_name(tensor.name), {tensor.dtype, make_shape(extents), {}}), -1});
     }
     check_options(shapes, dims, known, names);
   }
@@ -195,8 +198,8 @@ class TfliteImporter final : public Subgraphs {
     for (const int32_t index : *proto_.outputs()) {
       const SubgraphValue result = main_.result(index);
       if (result.resource >= 0)
-        throw UserError({"TSR-1031", fmt::format("output '{}' is the handle of a resource", main_.tensor_name(index)), "",
-                         "floats, integers or bools", "change the model's outputs"});
+        throw UserError({"TSR-1031", fmt::format("output '{}' is the handle of a resource", main_.tensor_name(index)),
+                         "", "floats, integers or bools", "change the model's outputs"});
       outputs.add(result.value, main_.tensor_name(index));
     }
     for (const auto& [index, before] : states_) {
@@ -209,8 +212,9 @@ class TfliteImporter final : public Subgraphs {
       const TensorPtr initial = resources_.initial(resource);
       const TensorType& type = graph_.type(before);
       if (initial && (initial->dtype() != type.dtype || initial->dims() != *static_dims(type.shape)))
-        throw UserError({"TSR-1105", fmt::format("the variable '{}' is {}, and {} before the first run",
-                                                 resource_name(resource), type.to_string(), dtype_name(initial->dtype())),
+        throw UserError({"TSR-1105",
+                         fmt::format("the variable '{}' is {}, and {} before the first run", resource_name(resource),
+                                     type.to_string(), dtype_name(initial->dtype())),
                          "", "one type", "convert the model again"});
       graph_.states.push_back({graph_.value(before).name, initial});
     }

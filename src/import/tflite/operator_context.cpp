@@ -45,7 +45,8 @@ ComplexValue OperatorContext::complex(int i) const {
 }
 
 void OperatorContext::out_complex(int i, ComplexValue value) {
-  if (!output(i).is_complex) malformed(fmt::format("output '{}' has no complex numbers", output(i).name), "complex numbers");
+  if (!output(i).is_complex)
+    malformed(fmt::format("output '{}' has no complex numbers", output(i).name), "complex numbers");
   state_.complex[node_.outputs()->Get(static_cast<uint32_t>(i))] = value;
 }
 

@@ -14,9 +14,10 @@ namespace {
 const std::vector<TfliteOperator>& all_operators() {
   static const std::vector<TfliteOperator> table = [] {
     std::vector<TfliteOperator> all;
-    for (const auto family : {arithmetic_operators(), contraction_operators(), flow_operators(), fourier_operators(), indexing_operators(), normalization_operators(), pooling_operators(),
-                              quantization_operators(), recurrent_operators(), reduction_operators(),
-                              resizing_operators(), shape_operators(), slicing_operators(), unary_operators()})
+    for (const auto family :
+         {arithmetic_operators(), contraction_operators(), flow_operators(), fourier_operators(), indexing_operators(),
+          normalization_operators(), pooling_operators(), quantization_operators(), recurrent_operators(),
+          reduction_operators(), resizing_operators(), shape_operators(), slicing_operators(), unary_operators()})
       all.insert(all.end(), family.begin(), family.end());
     std::sort(all.begin(), all.end(), [](const auto& a, const auto& b) { return a.code < b.code; });
     for (size_t i = 1; i < all.size(); ++i) check(all[i - 1].code != all[i].code, "two rows for an operator");

@@ -7,8 +7,8 @@
 #include <string>
 #include <vector>
 
-#include "import/tflite/read/model_file.h"
 #include "graph/graph.h"
+#include "import/tflite/read/model_file.h"
 
 namespace tessera::inline tflite_import {
 
@@ -21,7 +21,9 @@ class ResourceTable {
   const std::string& name(int resource) const { return resources_[static_cast<size_t>(resource)].name; }
   const TensorType* type(int resource) const;  // null: nothing says it
   TensorPtr initial(int resource) const { return resources_[static_cast<size_t>(resource)].initial; }
-  void set_initial(int resource, TensorPtr value) { resources_[static_cast<size_t>(resource)].initial = std::move(value); }
+  void set_initial(int resource, TensorPtr value) {
+    resources_[static_cast<size_t>(resource)].initial = std::move(value);
+  }
   // Those that a graph, or one that it runs, names.
   const std::set<int>& of_graph(int32_t index);
 

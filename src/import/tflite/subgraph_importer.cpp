@@ -123,7 +123,8 @@ void SubgraphImporter::undefined(int32_t index, const std::string& reader) const
 bool SubgraphImporter::changes_resources(const tflite::Operator& node) const {
   using enum tflite::BuiltinOperator;
   switch (model_.code(node)) {
-    case CALL_ONCE: case ASSIGN_VARIABLE: return true;
+    case CALL_ONCE:
+    case ASSIGN_VARIABLE: return true;
     case IF: {
       const auto* options = node.builtin_options_as<tflite::IfOptions>();
       return options && (!subgraphs_.resources_of(options->then_subgraph_index()).empty() ||
@@ -146,7 +147,8 @@ void SubgraphImporter::find_needed() {
   needed_.assign(operators, false);
   std::vector<bool> wanted(count);
   if (proto_.outputs())
-    for (const int32_t index : *proto_.outputs()) wanted[static_cast<size_t>(index)] = used_[static_cast<size_t>(index)] = true;
+    for (const int32_t index : *proto_.outputs())
+      wanted[static_cast<size_t>(index)] = used_[static_cast<size_t>(index)] = true;
   for (uint32_t i = static_cast<uint32_t>(operators); i-- > 0;) {
     const tflite::Operator& node = *proto_.operators()->Get(i);
     bool counts = changes_resources(node);
@@ -190,8 +192,8 @@ ValueId SubgraphImporter::lookup(int32_t index) {
   if (!data) data = Tensor(tensor.dtype, tensor.dims);  // without elements
   const std::string loc = level_.builder.loc();
   level_.builder.set_loc(tensor.name);
-  value = level_.builder.add(state_.ops.get("constant"), {}, {{"value", std::make_shared<const Tensor>(*std::move(data))}},
-                       tensor.name);
+  value = level_.builder.add(state_.ops.get("constant"), {},
+                             {{"value", std::make_shared<const Tensor>(*std::move(data))}}, tensor.name);
   level_.builder.set_loc(loc);
   return *value;
 }

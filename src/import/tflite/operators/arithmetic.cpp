@@ -52,20 +52,22 @@ std::optional<int> exponent_of(float scale) {
 // Of 16 bits, where all units are powers of two, and one of the operands' the result's: the other operand is brought to
 // it first.
 std::optional<ValueId> shifted_sum(OperatorContext& c, const Pair& p, bool subtracts) {
-  const bool wanted = subtracts ? c.options<tflite::SubOptions>().pot_scale_int16()
-                                : c.options<tflite::AddOptions>().pot_scale_int16();
+  const bool wanted =
+      subtracts ? c.options<tflite::SubOptions>().pot_scale_int16() : c.options<tflite::AddOptions>().pot_scale_int16();
   const auto a = exponent_of(c.scale(p.a)), b = exponent_of(c.scale(p.b)), y = exponent_of(c.scale(p.y));
   if (!wanted || !a || !b || !y) return std::nullopt;
   const int of_a = *a - *y, of_b = *b - *y;
   if ((of_a != 0 && of_b != 0) || of_a > 0 || of_b > 0)
-    c.malformed(fmt::format("units of 2^{}, 2^{} and 2^{}", *a, *b, *y), "one operand in the result's, none in a larger");
+    c.malformed(fmt::format("units of 2^{}, 2^{} and 2^{}", *a, *b, *y),
+                "one operand in the result's, none in a larger");
   const auto brought = [&](int i, int shift) {
     const ValueId x = c.cast(c.in(i), DType::kI32);
     return shift == 0 ? x : multiply(c, x, {1 << 30, shift + 1}, FixedRounding::kTwice);
   };
   const ValueId first = brought(0, of_a), second = brought(1, of_b);
   const StoredRange range = stored_range(c, p.y, activation_of(c));
-  return c.cast(kept_within(c, subtracts ? c.sub(first, second) : c.add(first, second), range.low, range.high), p.y.dtype);
+  return c.cast(kept_within(c, subtracts ? c.sub(first, second) : c.add(first, second), range.low, range.high),
+                p.y.dtype);
 }
 
 // a + b, or a - b, of integers with scales: each brought to a common unit of 2^-left, added there, and brought to the
@@ -274,18 +276,30 @@ void import_add_n(OperatorContext& c) {
 std::span<const TfliteOperator> arithmetic_operators() {
   using enum tflite::BuiltinOperator;
   static constexpr TfliteOperator operators[] = {
-      {ADD, import_arithmetic},           {ADD_N, import_add_n},
-      {ATAN2, import_angle},              {STABLEHLO_SHIFT_LEFT, import_shift_left},
-      {BITWISE_XOR, import_bitwise},      {DIV, import_arithmetic},
-      {EQUAL, import_comparison},         {FLOOR_DIV, import_floor_division},
-      {FLOOR_MOD, import_floor_division}, {GREATER, import_comparison},
-      {GREATER_EQUAL, import_comparison}, {LESS, import_comparison},
-      {LESS_EQUAL, import_comparison},    {LOGICAL_AND, import_logical},
-      {LOGICAL_OR, import_logical},       {MAXIMUM, import_extremum},
-      {MINIMUM, import_extremum},         {MUL, import_arithmetic},
-      {NOT_EQUAL, import_comparison},     {POW, import_arithmetic},
-      {RIGHT_SHIFT, import_bitwise},      {SELECT, import_select},
-      {SELECT_V2, import_select},         {SQUARED_DIFFERENCE, import_squared_difference},
+      {ADD, import_arithmetic},
+      {ADD_N, import_add_n},
+      {ATAN2, import_angle},
+      {STABLEHLO_SHIFT_LEFT, import_shift_left},
+      {BITWISE_XOR, import_bitwise},
+      {DIV, import_arithmetic},
+      {EQUAL, import_comparison},
+      {FLOOR_DIV, import_floor_division},
+      {FLOOR_MOD, import_floor_division},
+      {GREATER, import_comparison},
+      {GREATER_EQUAL, import_comparison},
+      {LESS, import_comparison},
+      {LESS_EQUAL, import_comparison},
+      {LOGICAL_AND, import_logical},
+      {LOGICAL_OR, import_logical},
+      {MAXIMUM, import_extremum},
+      {MINIMUM, import_extremum},
+      {MUL, import_arithmetic},
+      {NOT_EQUAL, import_comparison},
+      {POW, import_arithmetic},
+      {RIGHT_SHIFT, import_bitwise},
+      {SELECT, import_select},
+      {SELECT_V2, import_select},
+      {SQUARED_DIFFERENCE, import_squared_difference},
       {SUB, import_arithmetic},
   };
   return operators;

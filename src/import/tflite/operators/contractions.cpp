@@ -156,7 +156,8 @@ void import_conv_3d(OperatorContext& c) {
         options.dilation_d_factor() != 1 || options.dilation_h_factor() != 1 || options.dilation_w_factor() != 1;
     if (dilated) c.unsupported("dilations");
     const bool fits = t.shape.size() == 5 && w_dims[4] == x_dims[4] && t.shape[4] == w_dims[3] &&
-                      t.shape[0] == x_dims[0] && std::all_of(t.shape.begin(), t.shape.end(), [](auto d) { return d >= 1; }) &&
+                      t.shape[0] == x_dims[0] &&
+                      std::all_of(t.shape.begin(), t.shape.end(), [](auto d) { return d >= 1; }) &&
                       checked_num_elements(t.shape) && c.num_elements(x) > 0 && c.num_elements(w) > 0 &&
                       std::all_of(strides.begin(), strides.end(), [](int64_t s) { return s >= 1; });
     if (!fits)
@@ -222,7 +223,8 @@ void import_batch_matmul(OperatorContext& c) {
       if (c.zero_point(*tensor) != 0) c.malformed("16 bits with a zero point", "0");
     const ValueId sum = product_of(c.cast(a, DType::kI64), c.cast(b, DType::kI64));
     const double scale = static_cast<double>(c.scale(x) * c.scale(w)) / static_cast<double>(c.scale(y));
-    return c.out(0, requantize_wide(c, sum, {fixed_scale(scale)}, 0, FixedRounding::kTwice, stored_range(c, y), y.dtype));
+    return c.out(0,
+                 requantize_wide(c, sum, {fixed_scale(scale)}, 0, FixedRounding::kTwice, stored_range(c, y), y.dtype));
   }
   const bool plain = y.dtype == DType::kI32;
   const auto zero = [&](const TfliteTensor& tensor) { return tensor.quantization.empty() ? 0 : c.zero_point(tensor); };

@@ -115,7 +115,8 @@ void import_if(OperatorContext& c) {
   const int32_t graphs[] = {options.then_subgraph_index(), options.else_subgraph_index()};
   const std::vector<SubgraphValue> inputs = entering(c, 1);
   const ValueId condition = one_bool(c, c.in(0));
-  if (const auto decided = c.constant(condition)) return run_in_place(c, graphs[decided->get_int(0) != 0 ? 0 : 1], inputs);
+  if (const auto decided = c.constant(condition))
+    return run_in_place(c, graphs[decided->get_int(0) != 0 ? 0 : 1], inputs);
   const std::set<int> resources = shared_resources(c, inputs, {graphs[0], graphs[1]});
   std::vector<ValueId> operands = {condition};
   for (const SubgraphValue& input : inputs)
@@ -145,7 +146,8 @@ void import_if(OperatorContext& c) {
     for (const int resource : resources) region.output(region.level().resources[resource]);
     if (regions.empty()) types = region.types();
     for (size_t i = 0; i < types.size(); ++i)
-      if (types[i].dtype != region.types()[i].dtype || static_dims(types[i].shape) != static_dims(region.types()[i].shape))
+      if (types[i].dtype != region.types()[i].dtype ||
+          static_dims(types[i].shape) != static_dims(region.types()[i].shape))
         c.unsupported(fmt::format("branches with results of types {} and {}", types[i].to_string(),
                                   region.types()[i].to_string()));
     regions.push_back(region.finish());
@@ -275,8 +277,12 @@ void import_assign(OperatorContext& c) {
 std::span<const TfliteOperator> flow_operators() {
   using enum tflite::BuiltinOperator;
   static constexpr TfliteOperator operators[] = {
-      {ASSIGN_VARIABLE, import_assign}, {CALL_ONCE, import_call_once},   {IF, import_if},
-      {READ_VARIABLE, import_read},     {STABLEHLO_COMPOSITE, import_composite}, {VAR_HANDLE, import_handle},
+      {ASSIGN_VARIABLE, import_assign},
+      {CALL_ONCE, import_call_once},
+      {IF, import_if},
+      {READ_VARIABLE, import_read},
+      {STABLEHLO_COMPOSITE, import_composite},
+      {VAR_HANDLE, import_handle},
       {WHILE, import_while},
   };
   return operators;

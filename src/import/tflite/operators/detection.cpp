@@ -53,9 +53,11 @@ void best_of_all_classes(OperatorContext& c, const ByClass& found, int64_t most)
   const ValueId by_class = c.reshape(c.transpose(found.scores, {0, 2, 1}), {classes, c.dims(found.scores)[1]});
   const ValueId own = c.op("gather_elements", {by_class, index}, {{"axis", int64_t{1}}});
   const ValueId scores = c.op("select", {there, own, c.scalar(DType::kF32, -HUGE_VAL)});
-  const ValueId order = c.reshape(
-      c.op("order", {c.reshape(scores, {1, all, 1})}, {{"count", count}, {"descending", true}}), {count});
-  const auto taken = [&](ValueId from) { return c.op("gather", {c.reshape(from, {all}), order}, {{"axis", int64_t{0}}}); };
+  const ValueId order =
+      c.reshape(c.op("order", {c.reshape(scores, {1, all, 1})}, {{"count", count}, {"descending", true}}), {count});
+  const auto taken = [&](ValueId from) {
+    return c.op("gather", {c.reshape(from, {all}), order}, {{"axis", int64_t{0}}});
+  };
   const ValueId is_there = taken(there), zero = c.scalar(DType::kF32, 0);
   const ValueId numbers = c.broadcast(c.iota(Ints{classes, 1}, 0), Ints{classes, each});
   const auto filled = [&](ValueId v) {

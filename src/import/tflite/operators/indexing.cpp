@@ -39,19 +39,19 @@ void import_gather(OperatorContext& c) {
   const auto b = static_cast<size_t>(batch), a = static_cast<size_t>(axis);
   if (batch < 0 || batch > axis || b > places.size() ||
       !std::equal(dims.begin(), dims.begin() + batch, places.begin(), places.begin() + batch))
-    c.malformed(fmt::format("{} batch dimensions of {} and {}", batch, c.type(x).to_string(),
-                            c.type(indices).to_string()),
-                "as many in front of the axis, equal ones");
+    c.malformed(
+        fmt::format("{} batch dimensions of {} and {}", batch, c.type(x).to_string(), c.type(indices).to_string()),
+        "as many in front of the axis, equal ones");
   // One list of indices for each entry of the batch: [batch, outer, axis, inner] at [batch, places].
   const int64_t entries = product_of(dims, 0, b), outer = product_of(dims, b, a), extent = dims[a];
   const int64_t inner = product_of(dims, a + 1, dims.size()), count = product_of(places, b, places.size());
-  const ValueId in_range = c.op("min", {c.op("max", {c.cast(indices, DType::kI64), c.integer(0)}),
-                                        c.integer(std::max<int64_t>(extent - 1, 0))});
+  const ValueId in_range = c.op(
+      "min", {c.op("max", {c.cast(indices, DType::kI64), c.integer(0)}), c.integer(std::max<int64_t>(extent - 1, 0))});
   const ValueId from = c.mul(c.iota(Ints{entries * outer, 1}, 0), c.integer(extent));
   const ValueId list = c.reshape(c.broadcast(c.reshape(in_range, {entries, 1, count}), Ints{entries, outer, count}),
                                  {entries * outer, count});
-  const ValueId found = c.op("gather", {c.reshape(x, {entries * outer * extent, inner}), c.add(list, from)},
-                             {{"axis", int64_t{0}}});
+  const ValueId found =
+      c.op("gather", {c.reshape(x, {entries * outer * extent, inner}), c.add(list, from)}, {{"axis", int64_t{0}}});
   Ints shape(dims.begin(), dims.begin() + axis);
   shape.insert(shape.end(), places.begin() + batch, places.end());
   shape.insert(shape.end(), dims.begin() + axis + 1, dims.end());
@@ -64,8 +64,8 @@ ValueId flat_places(OperatorContext& c, ValueId indices, const Ints& extents) {
   ValueId place = -1, inside = -1;
   for (size_t k = 0; k < extents.size(); ++k) {
     const ValueId index = c.reshape(c.slice(indices, Ints{0, static_cast<int64_t>(k)}, Ints{rows, 1}, {1, 1}), {rows});
-    const ValueId there = c.op("logical_and", {c.op("ge", {index, c.integer(0)}),
-                                               c.op("lt", {index, c.integer(extents[k])})});
+    const ValueId there =
+        c.op("logical_and", {c.op("ge", {index, c.integer(0)}), c.op("lt", {index, c.integer(extents[k])})});
     inside = inside < 0 ? there : c.op("logical_and", {inside, there});
     place = place < 0 ? index : c.add(c.mul(place, c.integer(extents[k])), index);
   }
@@ -155,8 +155,8 @@ void import_sparse_to_dense(OperatorContext& c) {
   indices = c.reshape(c.cast(indices, DType::kI64), {rows, width});
   const int64_t places = product_of(shape, 0, shape.size());
   const ValueId filled = c.broadcast(c.reshape(rest, {1, 1, 1}), Ints{1, places, 1});
-  const ValueId updates = one_value ? c.broadcast(c.reshape(values, {1, 1, 1}), Ints{1, rows, 1})
-                                    : c.reshape(values, {1, rows, 1});
+  const ValueId updates =
+      one_value ? c.broadcast(c.reshape(values, {1, 1, 1}), Ints{1, rows, 1}) : c.reshape(values, {1, rows, 1});
   const ValueId place = c.reshape(flat_places(c, indices, shape), {1, rows});
   const ValueId y = c.op("scatter", {filled, place, updates}, {{"join", std::string("none")}});
   c.out(0, c.op("reshape", {y}, {{"shape", shape}}));
@@ -330,7 +330,8 @@ void import_bucketize(OperatorContext& c) {
   Ints dims = c.dims(x), apart = dims;
   apart.push_back(1);
   const DType wide = c.dtype(x) == DType::kI64 || c.dtype(x) == DType::kF64 ? DType::kF64 : DType::kF32;
-  const ValueId reached = c.op("ge", {c.cast(c.reshape(x, apart), wide), c.cast(c.constant_value(std::move(boundaries)), wide)});
+  const ValueId reached =
+      c.op("ge", {c.cast(c.reshape(x, apart), wide), c.cast(c.constant_value(std::move(boundaries)), wide)});
   c.out(0, c.reduce("sum", c.cast(reached, DType::kI32), {c.rank(x)}, false));
 }
 
@@ -342,7 +343,8 @@ void import_top_k(OperatorContext& c) {
   if (c.rank(x) < 1) c.malformed("a number", "one dimension or more");
   Ints dims = c.dims(x);
   const int64_t extent = dims.back(), rows = product_of(dims, 0, dims.size() - 1);
-  if (count < 0 || count > extent) c.malformed(fmt::format("the {} largest of {}", count, extent), "as many as there are");
+  if (count < 0 || count > extent)
+    c.malformed(fmt::format("the {} largest of {}", count, extent), "as many as there are");
   const ValueId places = c.op("order", {c.reshape(x, {rows, extent, 1})}, {{"count", count}, {"descending", true}});
   dims.back() = count;
   const ValueId found = c.op("gather_elements", {c.reshape(x, {rows, extent}), places}, {{"axis", int64_t{1}}});
@@ -378,8 +380,8 @@ void import_range(OperatorContext& c) {
   if (!(delta > 0 ? start <= limit : delta < 0 && start >= limit))
     c.malformed(fmt::format("from {} to {} by {}", start, limit, delta), "steps that lead there");
   const double real = dtype == DType::kF32
-                          ? static_cast<double>(std::ceil(std::abs((static_cast<float>(limit) - static_cast<float>(start)) /
-                                                                   static_cast<float>(delta))))
+                          ? static_cast<double>(std::ceil(std::abs(
+                                (static_cast<float>(limit) - static_cast<float>(start)) / static_cast<float>(delta))))
                           : std::ceil(std::abs((limit - start) / delta));
   constexpr double kMost = 1 << 26;
   if (!(real <= kMost)) c.unsupported(fmt::format("a range of more than {} numbers", kMost));
@@ -388,8 +390,7 @@ void import_range(OperatorContext& c) {
     c.out(0, c.constant_value(steps(dtype, static_cast<float>(start), static_cast<float>(delta), count)));
   else if (dtype == DType::kI32)
     c.out(0, c.constant_value(steps(dtype, static_cast<int32_t>(start), static_cast<int32_t>(delta), count)));
-  else
-    c.out(0, c.constant_value(steps(dtype, operands[0].get_int(0), operands[2].get_int(0), count)));
+  else c.out(0, c.constant_value(steps(dtype, operands[0].get_int(0), operands[2].get_int(0), count)));
 }
 
 // The shape that two shapes are broadcast to.
@@ -465,10 +466,10 @@ void import_suppression(OperatorContext& c) {
   // A box of just that overlap goes, too.
   const auto overlap = static_cast<double>(std::nextafter(threshold(3), -HUGE_VALF));
   const auto least = static_cast<double>(threshold(4));
-  const ValueId chosen =
-      c.op("suppress", {c.reshape(boxes, {1, dims[0], 4}), c.reshape(scores, {1, 1, dims[0]}), c.integer(most),
-                        c.scalar(DType::kF32, overlap), c.scalar(DType::kF32, least)},
-           {{"most", most}});
+  const ValueId chosen = c.op("suppress",
+                              {c.reshape(boxes, {1, dims[0], 4}), c.reshape(scores, {1, 1, dims[0]}), c.integer(most),
+                               c.scalar(DType::kF32, overlap), c.scalar(DType::kF32, least)},
+                              {{"most", most}});
   const ValueId list = c.reshape(chosen, {most}), there = c.op("ge", {list, c.integer(0)});
   const ValueId index = c.op("max", {list, c.integer(0)});
   const ValueId count = c.reduce("sum", c.cast(there, DType::kI32), {0}, false);

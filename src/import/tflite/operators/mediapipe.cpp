@@ -22,7 +22,8 @@ std::vector<int32_t> numbers_of(OperatorContext& c, size_t count) {
   std::memcpy(numbers.data(), bytes->data(), count * sizeof(int32_t));
   if (numbers[0] != 1 && numbers[0] != 2) c.malformed(fmt::format("the padding {}", numbers[0]), "1 or 2");
   for (size_t i = 1; i < count; ++i)
-    if (numbers[i] < 1 || numbers[i] > (1 << 16)) c.malformed(fmt::format("option {} of {}", i, numbers[i]), "at least 1");
+    if (numbers[i] < 1 || numbers[i] > (1 << 16))
+      c.malformed(fmt::format("option {} of {}", i, numbers[i]), "at least 1");
   return numbers;
 }
 
@@ -50,7 +51,8 @@ void import_pool_with_places(OperatorContext& c) {
   constexpr int64_t kMost = 256;
   if (options.extents[0] * options.extents[1] > kMost) c.unsupported(fmt::format("a window of more than {}", kMost));
   const double lowest = -static_cast<double>(std::numeric_limits<float>::max());
-  const Ints low = {0, window.pads_begin[0], window.pads_begin[1], 0}, high = {0, window.pads_end[0], window.pads_end[1], 0};
+  const Ints low = {0, window.pads_begin[0], window.pads_begin[1], 0},
+             high = {0, window.pads_end[0], window.pads_end[1], 0};
   const ValueId padded =
       c.op("pad", {x, c.scalar_like(x, lowest)}, {{"low", low}, {"high", high}, {"mode", std::string("constant")}});
   const Ints dims = c.dims(padded);
@@ -78,7 +80,8 @@ void import_unpool(OperatorContext& c) {
   const PoolOptions options = pool_options(c);
   const ValueId x = c.in(0);
   const Ints dims = c.dims(x);
-  if (c.dims(c.in(1)) != dims) c.malformed(fmt::format("places of type {}", c.type(c.in(1)).to_string()), "one for each element");
+  if (c.dims(c.in(1)) != dims)
+    c.malformed(fmt::format("places of type {}", c.type(c.in(1)).to_string()), "one for each element");
   const Ints out = {dims[1] * options.extents[0], dims[2] * options.extents[1]};
   Ints pads;
   for (size_t d = 0; d < 2; ++d)
@@ -97,11 +100,12 @@ void import_unpool(OperatorContext& c) {
     return c.op("logical_and", {c.op("ge", {v, c.integer(0)}), c.op("lt", {v, c.integer(extent)})});
   };
   const ValueId flat = c.add(c.mul(y, c.integer(out[1])), z);
-  const ValueId place = c.op("select", {c.op("logical_and", {inside(y, out[0]), inside(z, out[1])}), flat, c.integer(-1)});
-  const ValueId spread =
-      c.op("scatter", {c.zeros(DType::kF32, Ints{images, out[0] * out[1], 1}), c.reshape(place, {images, places}),
-                       c.reshape(by_channel(x), {images, places, 1})},
-           {{"join", std::string("none")}});
+  const ValueId place =
+      c.op("select", {c.op("logical_and", {inside(y, out[0]), inside(z, out[1])}), flat, c.integer(-1)});
+  const ValueId spread = c.op("scatter",
+                              {c.zeros(DType::kF32, Ints{images, out[0] * out[1], 1}),
+                               c.reshape(place, {images, places}), c.reshape(by_channel(x), {images, places, 1})},
+                              {{"join", std::string("none")}});
   c.out(0, channels_last(c, c.reshape(spread, {dims[0], dims[3], out[0], out[1]})));
 }
 
@@ -113,7 +117,8 @@ void import_transposed_with_bias(OperatorContext& c) {
   const ValueId x = c.in(0), w = c.in(1);
   const Ints x_dims = c.dims(x), w_dims = c.dims(w);
   if (c.rank(w) != 4 || c.num_elements(w) == 0 || w_dims[3] != x_dims[3])
-    c.malformed(fmt::format("weights of type {} for {}", c.type(w).to_string(), c.type(x).to_string()), "weights [O,H,W,I]");
+    c.malformed(fmt::format("weights of type {} for {}", c.type(w).to_string(), c.type(x).to_string()),
+                "weights [O,H,W,I]");
   Transposed t;
   t.strides = {n[2], n[1]};
   t.extents = {w_dims[1], w_dims[2]};

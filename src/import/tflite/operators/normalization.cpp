@@ -13,8 +13,8 @@ using Ints = std::vector<int64_t>;
 // The upper half of twice a product of 32 bits, in i64, halves away from zero.
 ValueId high_product(Emitter& c, ValueId a, ValueId b) {
   const ValueId whole = c.mul(a, b);
-  const ValueId half = c.op("select", {c.op("ge", {whole, c.integer(0)}), c.integer(int64_t{1} << 30),
-                                       c.integer(1 - (int64_t{1} << 30))});
+  const ValueId half = c.op(
+      "select", {c.op("ge", {whole, c.integer(0)}), c.integer(int64_t{1} << 30), c.integer(1 - (int64_t{1} << 30))});
   return c.div(c.add(whole, half), c.integer(int64_t{1} << 31));
 }
 ValueId kept_in_32(Emitter& c, ValueId x) {

@@ -1,5 +1,5 @@
-// Sums of products of two operands, in floats, in integers, and of floats with integer weights: what convolutions, dense
-// layers and products of matrices share.
+// Sums of products of two operands, in floats, in integers, and of floats with integer weights: what convolutions,
+// dense layers and products of matrices share.
 #pragma once
 
 #include <functional>

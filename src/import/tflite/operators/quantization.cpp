@@ -118,12 +118,9 @@ void import_fake_quant(OperatorContext& c) {
 std::span<const TfliteOperator> quantization_operators() {
   using enum tflite::BuiltinOperator;
   static constexpr TfliteOperator operators[] = {
-      {BITCAST, import_bitcast},
-      {CAST, import_cast},
-      {DENSIFY, import_densify},
-      {DEQUANTIZE, import_dequantize},
-      {FAKE_QUANT, import_fake_quant},
-      {QUANTIZE, import_quantize},
+      {BITCAST, import_bitcast},       {CAST, import_cast},
+      {DENSIFY, import_densify},       {DEQUANTIZE, import_dequantize},
+      {FAKE_QUANT, import_fake_quant}, {QUANTIZE, import_quantize},
   };
   return operators;
 }

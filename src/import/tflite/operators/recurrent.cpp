@@ -18,8 +18,8 @@ using Ints = std::vector<int64_t>;
 // An operand in the graph that nodes are added to: that of the operator, or a loop's body.
 using Operand = std::function<ValueId(int place)>;
 
-// x [rows,n] times matrices [units,n] that are beside each other in the result. Weights of 8 bits: x is quantised row by
-// row while running.
+// x [rows,n] times matrices [units,n] that are beside each other in the result. Weights of 8 bits: x is quantised row
+// by row while running.
 ValueId times(Emitter& e, OperatorContext& c, const Operand& get, ValueId x, const std::vector<int>& places,
               bool asymmetric) {
   std::vector<ValueId> matrices;
@@ -27,8 +27,9 @@ ValueId times(Emitter& e, OperatorContext& c, const Operand& get, ValueId x, con
   for (const int place : places) {
     const TfliteTensor& info = c.tensor(place);
     if (info.dtype != c.tensor(places[0]).dtype)
-      c.malformed(fmt::format("weights of types {} and {}", dtype_name(c.tensor(places[0]).dtype), dtype_name(info.dtype)),
-                  "one type");
+      c.malformed(
+          fmt::format("weights of types {} and {}", dtype_name(c.tensor(places[0]).dtype), dtype_name(info.dtype)),
+          "one type");
     const ValueId w = get(place);
     if (e.rank(w) != 2 || e.dims(w)[1] != e.dims(x)[1])
       c.malformed(fmt::format("weights of type {} for {}", e.type(w).to_string(), e.type(x).to_string()),
@@ -64,7 +65,7 @@ ValueId vector_of(Emitter& e, OperatorContext& c, const Operand& get, int place,
 
 // A layer: what it makes of a step's input alone, and what of that and of its states.
 struct Layer {
-  std::vector<int> states;  // operands
+  std::vector<int> states;                                                          // operands
   std::function<ValueId(Emitter& e, const Operand& get, ValueId rows)> from_input;  // [rows,...] of [rows,n]
   // The states after a step; the first one is the step's result.
   std::function<std::vector<ValueId>(Emitter& e, const Operand& get, ValueId given, std::vector<ValueId> states)> step;
@@ -136,9 +137,9 @@ ValueId run_layer(OperatorContext& c, const Layer& layer, ValueId x, ValueId aux
   for (size_t i = 0; i < states.size(); ++i) {
     const ValueId before = c.in(layer.states[i]);
     if (static_dims(c.shape(states[i])) != static_dims(c.shape(before)))
-      c.malformed(fmt::format("a state of type {} that becomes {}", c.type(before).to_string(),
-                              c.type(states[i]).to_string()),
-                  "states [batch,units]");
+      c.malformed(
+          fmt::format("a state of type {} that becomes {}", c.type(before).to_string(), c.type(states[i]).to_string()),
+          "states [batch,units]");
     c.set_state(layer.states[i], states[i]);
   }
   return result;
@@ -187,7 +188,8 @@ class Lstm {
 
  private:
   std::vector<int> gates() const {
-    return coupled_ ? std::vector<int>{kForget, kCandidate, kOut} : std::vector<int>{kInGate, kForget, kCandidate, kOut};
+    return coupled_ ? std::vector<int>{kForget, kCandidate, kOut}
+                    : std::vector<int>{kInGate, kForget, kCandidate, kOut};
   }
   std::vector<int> places(int first) const {
     std::vector<int> result;
@@ -205,7 +207,9 @@ class Lstm {
 
   // Of the values of each row their distance to the mean, in standard deviations.
   ValueId normalized(Emitter& e, ValueId x) {
-    const auto mean = [&](ValueId v) { return e.composite("reduce_mean", {v}, {{"axes", Ints{1}}, {"keepdims", true}}); };
+    const auto mean = [&](ValueId v) {
+      return e.composite("reduce_mean", {v}, {{"axes", Ints{1}}, {"keepdims", true}});
+    };
     const ValueId centred = e.sub(x, mean(x));
     const ValueId variance = e.add(mean(e.mul(centred, centred)), e.scalar_like(x, 1e-8));
     return e.div(centred, e.op("sqrt", {variance}));
@@ -218,8 +222,7 @@ class Lstm {
       sums = e.add(given, times(e, c_, get, hidden, places(at_.recurrent), options_.asymmetric));
     } else {
       std::vector<ValueId> own;
-      for (const int place : places(at_.recurrent))
-        own.push_back(e.mul(hidden, vector_of(e, c_, get, place, cells_)));
+      for (const int place : places(at_.recurrent)) own.push_back(e.mul(hidden, vector_of(e, c_, get, place, cells_)));
       sums = e.add(given, e.op("concat", own, {{"axis", int64_t{1}}}));
     }
     const std::vector<int> all = gates();
@@ -237,13 +240,11 @@ class Lstm {
     };
     const ValueId forget = gate(kForget, cell);
     const ValueId in = coupled_ ? e.sub(e.scalar(DType::kF32, 1), forget) : gate(kInGate, cell);
-    const ValueId next =
-        clipped(e, e.add(e.mul(forget, cell), e.mul(in, gate(kCandidate, cell))), options_.cell_clip);
+    const ValueId next = clipped(e, e.add(e.mul(forget, cell), e.mul(in, gate(kCandidate, cell))), options_.cell_clip);
     ValueId shown = e.mul(gate(kOut, next), activated(e, next, options_.activation));
     if (c_.has(at_.projection)) {
       shown = times(e, c_, get, shown, {at_.projection}, options_.asymmetric);
-      if (c_.has(at_.projection + 1))
-        shown = e.add(shown, vector_of(e, c_, get, at_.projection + 1, e.dims(shown)[1]));
+      if (c_.has(at_.projection + 1)) shown = e.add(shown, vector_of(e, c_, get, at_.projection + 1, e.dims(shown)[1]));
       shown = clipped(e, shown, options_.projection_clip);
     }
     return {shown, next};
@@ -341,8 +342,7 @@ void import_basic_lstm(OperatorContext& c) {
   if (c.rank(w) != 2 || c.dims(w) != Ints{4 * cells, c.dims(rows)[1]} || c.num_elements(bias) != 4 * cells)
     c.malformed(fmt::format("weights of type {}", c.type(w).to_string()),
                 fmt::format("f32[{},{}]", 4 * cells, c.dims(rows)[1]));
-  const ValueId sums =
-      c.add(c.op("matmul", {rows, w}, {{"transpose_b", true}}), c.reshape(bias, {1, 4 * cells}));
+  const ValueId sums = c.add(c.op("matmul", {rows, w}, {{"transpose_b", true}}), c.reshape(bias, {1, 4 * cells}));
   const auto part = [&](int64_t i) { return c.slice(sums, Ints{0, i * cells}, Ints{batch, cells}, {1, 1}); };
   const auto sigmoid = [&](int64_t i) { return c.composite("sigmoid", {part(i)}); };
   const ValueId next = c.add(c.mul(sigmoid(0), c.op("tanh", {part(1)})), c.mul(sigmoid(2), flat(cell)));
@@ -396,10 +396,9 @@ void import_both_lstms(OperatorContext& c) {
   const ValueId y = run_layer(c, forward.layer(), x, second, false, [&](Emitter& e, const Operand& get, ValueId rows) {
     return forward.from_aux(e, get, rows);
   });
-  const ValueId z = run_layer(c, backward.layer(), aux >= 0 && !both_read ? aux : x, second, true,
-                              [&](Emitter& e, const Operand& get, ValueId rows) {
-                                return backward.from_aux(e, get, rows);
-                              });
+  const ValueId z =
+      run_layer(c, backward.layer(), aux >= 0 && !both_read ? aux : x, second, true,
+                [&](Emitter& e, const Operand& get, ValueId rows) { return backward.from_aux(e, get, rows); });
   out_both(c, y, z, options.merge_outputs(), time_major);
 }
 
@@ -436,10 +435,9 @@ void import_both_rnns(OperatorContext& c) {
   const ValueId y = run_layer(c, forward.layer(), x, second, false, [&](Emitter& e, const Operand& get, ValueId rows) {
     return forward.from_aux(e, get, rows);
   });
-  const ValueId z = run_layer(c, backward.layer(), aux >= 0 && !both_read ? aux : x, second, true,
-                              [&](Emitter& e, const Operand& get, ValueId rows) {
-                                return backward.from_aux(e, get, rows);
-                              });
+  const ValueId z =
+      run_layer(c, backward.layer(), aux >= 0 && !both_read ? aux : x, second, true,
+                [&](Emitter& e, const Operand& get, ValueId rows) { return backward.from_aux(e, get, rows); });
   out_both(c, y, z, options.merge_outputs(), time_major);
 }
 
@@ -453,8 +451,8 @@ ValueId moved_memory(OperatorContext& c, ValueId state, ValueId newest, int64_t 
                 fmt::format("[{},{}]", batch, filters * memory));
   const ValueId last = c.reshape(newest, {batch, filters, 1});
   if (memory == 1) return last;
-  const ValueId kept = c.slice(c.reshape(state, {batch, filters, memory}), Ints{0, 0, 1},
-                               Ints{batch, filters, memory - 1}, {1, 1, 1});
+  const ValueId kept =
+      c.slice(c.reshape(state, {batch, filters, memory}), Ints{0, 0, 1}, Ints{batch, filters, memory - 1}, {1, 1, 1});
   return c.op("concat", {kept, last}, {{"axis", int64_t{2}}});
 }
 
@@ -510,9 +508,12 @@ void import_svdf(OperatorContext& c) {
 std::span<const TfliteOperator> recurrent_operators() {
   using enum tflite::BuiltinOperator;
   static constexpr TfliteOperator operators[] = {
-      {BIDIRECTIONAL_SEQUENCE_LSTM, import_both_lstms}, {BIDIRECTIONAL_SEQUENCE_RNN, import_both_rnns},
-      {LSTM, import_lstm},                              {RNN, import_rnn},
-      {SVDF, import_svdf},                              {UNIDIRECTIONAL_SEQUENCE_LSTM, import_sequence_lstm},
+      {BIDIRECTIONAL_SEQUENCE_LSTM, import_both_lstms},
+      {BIDIRECTIONAL_SEQUENCE_RNN, import_both_rnns},
+      {LSTM, import_lstm},
+      {RNN, import_rnn},
+      {SVDF, import_svdf},
+      {UNIDIRECTIONAL_SEQUENCE_LSTM, import_sequence_lstm},
       {UNIDIRECTIONAL_SEQUENCE_RNN, import_sequence_rnn},
   };
   return operators;

@@ -148,8 +148,8 @@ ValueId softmax_of_words(OperatorContext& c, float beta) {
   const ValueId shifted = c.op("shift_left", {wide(sum), c.sub(c.integer(31), digits)});
   const ValueId kept = c.op("shift_right", {c.add(shifted, c.integer(1 << 13)), c.integer(14)});
   const ValueId rest = c.sub(kept, c.integer((1 << 15) + (1 << 16)));
-  const ValueId inverse = of_each_word(c, c.cast(kept_within(c, rest, INT16_MIN, INT16_MAX), DType::kI32), DType::kI64,
-                                       word(reciprocal));
+  const ValueId inverse =
+      of_each_word(c, c.cast(kept_within(c, rest, INT16_MIN, INT16_MAX), DType::kI32), DType::kI64, word(reciprocal));
   const ValueId amount = c.sub(digits, c.integer(1));
   const ValueId half = c.op("shift_left", {c.integer(1), c.sub(amount, c.integer(1))});
   const ValueId parts = c.op("shift_right", {c.add(c.mul(wide(powers), inverse), half), amount});
@@ -165,8 +165,7 @@ void import_softmax(OperatorContext& c) {
   if (!is_float(c.dtype(x))) {
     if (!logarithm && c.dtype(x) == DType::kI16 && has_scale(c) && c.output(0).dtype == DType::kI16)
       return c.out(0, softmax_of_words(c, beta));
-    if (logarithm || dtype_bits(c.dtype(x)) != 8 || !c.is_quantized(c.tensor(0)) ||
-        dtype_bits(c.output(0).dtype) > 16)
+    if (logarithm || dtype_bits(c.dtype(x)) != 8 || !c.is_quantized(c.tensor(0)) || dtype_bits(c.output(0).dtype) > 16)
       c.unsupported(fmt::format("values of type {}", dtype_name(c.dtype(x))));
     return c.out(0, softmax_of_bytes(c, beta));
   }

@@ -121,7 +121,8 @@ struct FixedNeighbours {
 FixedNeighbours fixed_neighbours(const Resized& r, size_t d) {
   constexpr int64_t kOne = 1 << 10;
   const int64_t in = r.in[d], out = r.out[d];
-  const int64_t step = r.align_corners && out > 1 ? (kOne * (in - 1) + (out - 1) / 2) / (out - 1) : (kOne * in + out / 2) / out;
+  const int64_t step =
+      r.align_corners && out > 1 ? (kOne * (in - 1) + (out - 1) / 2) / (out - 1) : (kOne * in + out / 2) / out;
   FixedNeighbours n;
   for (int64_t i = 0; i < out; ++i) {
     const int64_t place = r.half_pixels ? i * step + step / 2 - kOne / 2 : i * step;

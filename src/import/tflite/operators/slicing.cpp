@@ -167,7 +167,9 @@ void import_moving_slice(OperatorContext& c) {
       continue;
     }
     const bool from_front = has(options.begin_mask(), d), to_end = has(options.end_mask(), d);
-    const auto place = [&](int64_t index) { return std::clamp<int64_t>(index < 0 ? index + dims[d] : index, 0, dims[d]); };
+    const auto place = [&](int64_t index) {
+      return std::clamp<int64_t>(index < 0 ? index + dims[d] : index, 0, dims[d]);
+    };
     if ((from_front || begins.known[d]) && (to_end || ends.known[d])) {
       const int64_t first = from_front ? 0 : place(*begins.known[d]), last = to_end ? dims[d] : place(*ends.known[d]);
       sizes[d] = std::max<int64_t>(last - first, 0);

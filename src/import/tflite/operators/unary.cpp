@@ -55,9 +55,8 @@ void import_logistic(OperatorContext& c) {
   const bool is_tanh = c.code() == tflite::BuiltinOperator::TANH;
   if (has_scale(c) && c.tensor(0).dtype == DType::kI16) return c.out(0, saturating_words(c, is_tanh));
   if (has_scale(c))
-    return c.out(0, table_of(c, [=](float value) {
-                   return is_tanh ? std::tanh(value) : 1.0F / (1.0F + std::exp(-value));
-                 }));
+    return c.out(
+        0, table_of(c, [=](float value) { return is_tanh ? std::tanh(value) : 1.0F / (1.0F + std::exp(-value)); }));
   c.out(0, is_tanh ? c.op("tanh", {c.in(0)}) : c.composite("sigmoid", {c.in(0)}));
 }
 
@@ -84,7 +83,8 @@ void import_relu(OperatorContext& c) {
   StoredRange range = stored_range(c, y, activation);
   if (to_one) {
     range.low = std::max(range.low, range.zero);
-    range.high = std::min(range.high, range.zero + static_cast<int64_t>(std::clamp(std::round(1 / c.scale(y)), 0.0F, 1e6F)));
+    range.high =
+        std::min(range.high, range.zero + static_cast<int64_t>(std::clamp(std::round(1 / c.scale(y)), 0.0F, 1e6F)));
   }
   c.out(0, rescaled(c, c.in(0), c.tensor(0), y, range));
 }

@@ -250,20 +250,22 @@ std::optional<Tensor> TfliteModel::dense_of_sparse(const tflite::Tensor& proto, 
   const int bits = dtype_bits(tensor.dtype);
   const int64_t elements = *checked_num_elements(tensor.dims);
   if (bits % 8 != 0 || tensor.dtype == DType::kBool || elements > kMost)
-    throw UserError({"TSR-1031", fmt::format("tensor '{}', {}[{}], is sparse", tensor.name, dtype_name(tensor.dtype),
-                                             fmt::join(tensor.dims, ",")),
-                     "", fmt::format("numbers of whole bytes, at most {}", kMost), "convert the model with dense weights"});
+    throw UserError({"TSR-1031",
+                     fmt::format("tensor '{}', {}[{}], is sparse", tensor.name, dtype_name(tensor.dtype),
+                                 fmt::join(tensor.dims, ",")),
+                     "", fmt::format("numbers of whole bytes, at most {}", kMost),
+                     "convert the model with dense weights"});
   const auto width = static_cast<size_t>(bits / 8);
   const auto places = sparse_places(*proto.sparsity(), tensor.dims, static_cast<int64_t>(stored.size() / width));
   if (!places || stored.size() % width != 0)
-    damaged("TSR-1103", fmt::format("what tensor '{}' says of its {} bytes of elements that are not zero does not fit them",
-                                    tensor.name, stored.size()),
+    damaged("TSR-1103",
+            fmt::format("what tensor '{}' says of its {} bytes of elements that are not zero does not fit them",
+                        tensor.name, stored.size()),
             "a place for each element");
   Tensor dense(tensor.dtype, tensor.dims);
   std::memset(dense.mutable_bytes(), 0, static_cast<size_t>(elements) * width);
   for (size_t i = 0; i < places->size(); ++i)
-    std::memcpy(dense.mutable_bytes() + static_cast<size_t>((*places)[i]) * width,
-                stored.data() + i * width, width);
+    std::memcpy(dense.mutable_bytes() + static_cast<size_t>((*places)[i]) * width, stored.data() + i * width, width);
   return dense;
 }
 

@@ -33,7 +33,11 @@ struct Level {
 class Walk {
  public:
   Walk(std::vector<Level> levels, Ints order, Ints block_map, const Ints& dims, int64_t stored)
-      : levels_(std::move(levels)), order_(std::move(order)), block_map_(std::move(block_map)), dims_(dims), stored_(stored) {
+      : levels_(std::move(levels)),
+        order_(std::move(order)),
+        block_map_(std::move(block_map)),
+        dims_(dims),
+        stored_(stored) {
     at_.resize(levels_.size());
     for (size_t b = 0; b < block_map_.size(); ++b) blocks_.push_back(0);
     for (size_t level = dims.size(); level < levels_.size(); ++level)
@@ -52,7 +56,8 @@ class Walk {
       return true;
     }
     if (previous < 0 || previous + 1 >= static_cast<int64_t>(own.segments.size())) return false;
-    const int64_t first = own.segments[static_cast<size_t>(previous)], last = own.segments[static_cast<size_t>(previous) + 1];
+    const int64_t first = own.segments[static_cast<size_t>(previous)],
+                  last = own.segments[static_cast<size_t>(previous) + 1];
     if (first < 0 || last > static_cast<int64_t>(own.indices.size())) return false;
     for (int64_t i = first; i < last; ++i) {
       at_[level] = own.indices[static_cast<size_t>(i)];
