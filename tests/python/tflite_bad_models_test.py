@@ -102,6 +102,60 @@ def one(kind, lists, options=None, shape=(2, 3), **fields):
     return builder.bytes()
 
 
+def loop_of(test, body, inside=None):
+    """A WHILE of these graphs; `inside` changes the graphs first."""
+    builder = Builder()
+    graphs = [builder.graph(), builder.graph()]
+    for graph in graphs:
+        graph.input([], "int32", name="i")
+    graphs[0].operator("LESS", [0, graphs[0].ints(7)], [graphs[0].output([], "bool")])
+    graphs[1].operator("ADD", [0, graphs[1].ints(1)], [graphs[1].output([], "int32")], "AddOptions")
+    if inside:
+        inside(*graphs)
+    x = builder.input([], "int32", name="x")
+    builder.operator("WHILE", [x], [builder.output([], "int32", name="y")], "WhileOptions", condSubgraphIndex=test,
+                     bodySubgraphIndex=body)
+    return builder.bytes()
+
+
+def runs_itself(_, body):
+    body.operators.clear()
+    body.operator("WHILE", [0], [1 if len(body.tensors) < 2 else 2], "WhileOptions", condSubgraphIndex=1, bodySubgraphIndex=2)
+
+
+def sparse(change):
+    builder = Builder()
+    fb, x = builder.fb, builder.input([1, 4], name="x")
+    w = builder.tensor([2, 4], data=[1, 2, 3], name="w")
+    levels = [fb.DimensionMetadataT(), fb.DimensionMetadataT()]
+    levels[0].denseSize, levels[1].format = 2, 1
+    for name, values in (("Segments", [0, 1, 3]), ("Indices", [0, 1, 3])):
+        setattr(levels[1], f"array{name}", fb.Int32VectorT())
+        setattr(levels[1], f"array{name}Type", fb.SparseIndexVector.Int32Vector)
+        getattr(levels[1], f"array{name}").values = np.array(values, np.int32)
+    sparsity = fb.SparsityParametersT()
+    sparsity.traversalOrder, sparsity.dimMetadata = [0, 1], levels
+    builder.tensors[w].sparsity = sparsity
+    change(sparsity, levels)
+    builder.operator("FULLY_CONNECTED", [x, w, -1], [builder.output([1, 2], name="y")], "FullyConnectedOptions")
+    return builder.bytes()
+
+
+def handle_as_value():
+    builder = Builder()
+    handle = builder.tensor([], "resource", name="handle")
+    builder.operator("VAR_HANDLE", [], [handle], "VarHandleOptions", container="", sharedName="v")
+    builder.operator("NEG", [handle], [builder.output([], name="y")])
+    return builder.bytes()
+
+
+def custom(name, options, shape=(1, 4, 4, 1)):
+    builder = Builder()
+    x = builder.input(shape, name="x")
+    builder.custom(name, [x], [builder.output(shape, name="y"), builder.output(shape, name="z")], options)
+    return builder.bytes()
+
+
 CASES = [
     (lambda: b"\x1c\0\0\0TFL3", "TSR-1101", "is no TFLite model, or a damaged one: its tables do not fit its 8 bytes"),
     (lambda: b"\xff\xff\xff\x7fTFL3" + bytes(100), "TSR-1101", "its tables do not fit its 108 bytes"),
@@ -113,7 +167,7 @@ CASES = [
     (set_field("weights", "shape", [3, 2, 2, -5]), "TSR-1103", "tensor 'weights' has the shape [3,2,2,-5]"),
     (set_field("weights", "shape", [1 << 30] * 4), "TSR-1103", "tensor 'weights' has the shape [1073741824,"),
     (set_field("weights", "shape", [1 << 15, 1 << 15, 2, 2]), "TSR-1030", "tensor 'weights', u8[32768,32768,2,2], has 24 bytes"),
-    (set_field("weights", "type", 8), "TSR-1031", "tensor 'weights' is of the type COMPLEX64"),
+    (set_field("weights", "type", 11), "TSR-1031", "tensor 'weights' is of the type COMPLEX128"),
     (set_field("weights", "type", 99), "TSR-1031", "tensor 'weights' is of the type 99"),
     (set_quantization("weights", "scale", [0.1, 0.2]), "TSR-1103", "tensor 'weights' of shape [3,2,2,2] has 2 scales"),
     (set_quantization("weights", "scale", [float("nan")]), "TSR-1103", "tensor 'weights' has the scale nan"),
@@ -143,6 +197,33 @@ CASES = [
     (lambda: one("SOFTMAX", [], "SoftmaxOptions", shape=(), beta=1.0), "TSR-1105", "a number"),
     (lambda: one("SPACE_TO_DEPTH", [], "SpaceToDepthOptions", shape=(1, 4, 4, 1), blockSize=0), "TSR-1105", "blocks of 0"),
     (lambda: one("RESIZE_BILINEAR", [[1 << 30, 1 << 30]], "ResizeBilinearOptions", shape=(1, 2, 2, 1)), "TSR-1105", "a size of"),
+    (lambda: loop_of(1, 9), "TSR-1102", "an operator runs graph 9"),
+    (lambda: loop_of(-1, 2), "TSR-1102", "an operator runs graph -1"),
+    (lambda: loop_of(1, 2, runs_itself), "TSR-1102", "graphs run each other without end"),
+    (lambda: loop_of(2, 2), "TSR-1105", "a condition of type i32"),
+    (lambda: loop_of(0, 0), "TSR-1102", "graphs run each other without end"),
+    (lambda: loop_of(1, 2, lambda _, body: body.outputs.append(0)), "TSR-1105", "a body with 2 results for 1 values"),
+    (lambda: loop_of(1, 2, lambda test, _: test.inputs.append(1)), "TSR-1102", "graph 1 has 2 inputs and is run with 1"),
+    (lambda: sparse(lambda *_: None), None, ""),
+    (lambda: sparse(lambda s, levels: setattr(levels[0], "denseSize", 1 << 30)), "TSR-1103", "what tensor 'w' says of its 12 bytes"),
+    (lambda: sparse(lambda s, levels: setattr(levels[0], "denseSize", -3)), "TSR-1103", "what tensor 'w' says of its 12 bytes"),
+    (lambda: sparse(lambda s, levels: setattr(s, "traversalOrder", [0, 7])), "TSR-1103", "what tensor 'w' says of its 12 bytes"),
+    (lambda: sparse(lambda s, levels: setattr(s, "blockMap", [1 << 20])), "TSR-1103", "what tensor 'w' says of its 12 bytes"),
+    (lambda: sparse(lambda s, levels: setattr(levels[1].arrayIndices, "values", np.array([0, 1, 4], np.int32))), "TSR-1103", "what tensor"),
+    (lambda: sparse(lambda s, levels: setattr(levels[1].arraySegments, "values", np.array([0, 1, 1 << 30], np.int32))), "TSR-1103", ""),
+    (lambda: sparse(lambda s, levels: setattr(levels[1], "arrayIndices", None)), "TSR-1103", "what tensor 'w' says of its 12 bytes"),
+    (handle_as_value, "TSR-1040", "the handle 'handle' as a value"),
+    (lambda: custom("MaxPoolingWithArgmax2D", b"\1\0\0\0"), "TSR-1105", "options of 4 bytes"),
+    (lambda: custom("MaxPoolingWithArgmax2D", b"\1\0\0\0" + b"\xff" * 36), "TSR-1105", "option 1 of -1"),
+    (lambda: custom("TFLite_Detection_PostProcess", b"\xff" * 9), "TSR-1105", "3"),
+    (lambda: one("TOPK_V2", [9]), "TSR-1105", "the 9 largest of 3"),
+    (lambda: one("ONE_HOT", [1 << 30], "OneHotOptions"), "TSR-1105", "2 inputs"),
+    (lambda: one("CUMSUM", [5], "CumsumOptions"), "TSR-1105", "axis is 5"),
+    (lambda: one("RFFT2D", [[1 << 30, 1 << 30]]), "TSR-10", ""),
+    (lambda: one("L2_POOL_2D", [], "Pool2DOptions"), "TSR-1105", "an image [N,H,W,C]"),
+    (lambda: one("GATHER_ND", [[[0, 0, 0]]]), "TSR-1105", "indices of 3 numbers each"),
+    (lambda: one("REVERSE_SEQUENCE", [[1, 1]], "ReverseSequenceOptions", seqDim=0), "TSR-1105", "along 0 and 0"),
+    (lambda: one("BATCH_MATMUL", [[[1]]], "BatchMatMulOptions"), "TSR-1105", "rows as long as columns"),
     (lambda: one("DEPTHWISE_CONV_2D", [], "DepthwiseConv2DOptions"), "TSR-1105", "1 inputs"),
 ]
 
