@@ -64,12 +64,13 @@ def pair(case, dtype):
 def quotient(case, dtype):
     a, b = shapes(case)
     x, y = operand(case, a, dtype), operand(case, b, dtype)
-    zero = case.builder.tensors[y].quantization.zeroPoint[0] if dtype == U8 else 0
-    case.values[-1] = np.where(case.values[-1] == zero, zero + (1 if zero < 255 else -1), case.values[-1]).astype(dtype)
-    extra = result(case, dtype, case.scale_of(x) / case.scale_of(y) * 2 if dtype in QUANTIZED else 0)
-    if dtype == U8:  # of small dividends LiteRT shifts by more than 31, which C++ leaves open
+    zero = case.builder.tensors[y].quantization.zeroPoint[0] if dtype in (U8, I8) else 0
+    case.values[-1] = np.where(case.values[-1] == zero, zero + (1 if zero < 100 else -1), case.values[-1]).astype(dtype)
+    extra = result(case, dtype, case.scale_of(x) / case.scale_of(y) if dtype in QUANTIZED else 0)
+    if dtype in (U8, I8):  # of small dividends LiteRT shifts by more than 31, which C++ leaves open
         zero = case.builder.tensors[x].quantization.zeroPoint[0]
-        case.values[-2] = np.where(np.abs(case.values[-2].astype(int) - zero) < 64, 255 if zero < 128 else 0,
+        info = np.iinfo(dtype)
+        case.values[-2] = np.where(np.abs(case.values[-2].astype(int) - zero) < 64, info.max if zero < info.min + 128 else info.min,
                                    case.values[-2]).astype(dtype)
     case.output("DIV", list(np.broadcast_shapes(a, b)), dtype, [x, y], "DivOptions", 1, **extra)
 
@@ -241,9 +242,16 @@ def requantize(case, dtype):
     return case.output("QUANTIZE", shape, to, [x], note=f"{case.scale_of(x)} {extra}", **extra)
 
 
+def stablehlo(case, dtype):
+    shape = shapes(case)[0]
+    kind = case.pick("AND") if dtype == B else case.pick("ADD", "MULTIPLY", "MAXIMUM", "MINIMUM")
+    case.output(f"STABLEHLO_{kind}", shape, dtype, [case.input(shape, dtype), case.input(shape, dtype)])
+
+
 KINDS = {
+    "stablehlo": (stablehlo, (F, I32, I64, B)),
     "pair": (pair, (F, I8, U8, I16, I16, I32, I64)),
-    "quotient": (quotient, (F, U8, I32)),
+    "quotient": (quotient, (F, U8, I8, I32)),
     "floor_division": (floor_division, (F, I8, I16, I32)),
     "extremum": (extremum, (F, I8, U8, I16, I32, I64)),
     "squared_difference": (squared_difference, (F, I8, I32)),

@@ -160,10 +160,24 @@ void import_angle(OperatorContext& c) {
   c.out(0, angle_of(c, c.in(0), c.in(1)));
 }
 
-void import_shift_left(OperatorContext& c) {
+// Those of StableHLO that LiteRT runs: of values of one type and shape, without scales.
+void import_stablehlo(OperatorContext& c) {
+  using enum tflite::BuiltinOperator;
   c.require_inputs(2, 2);
   require_same_type(c);
-  c.out(0, c.op("shift_left", {c.in(0), c.in(1)}));
+  if (has_scale(c)) c.unsupported("quantised values");
+  if (static_dims(c.shape(c.in(0))) != static_dims(c.shape(c.in(1))))
+    c.malformed(fmt::format("operands of types {} and {}", c.type(c.in(0)).to_string(), c.type(c.in(1)).to_string()),
+                "one shape");
+  const auto result = [&](const char* name) { c.out(0, c.op(name, {c.in(0), c.in(1)})); };
+  switch (c.code()) {
+    case STABLEHLO_ADD: return result("add");
+    case STABLEHLO_AND: return result(c.dtype(c.in(0)) == DType::kBool ? "logical_and" : "bitwise_and");
+    case STABLEHLO_MAXIMUM: return result("max");
+    case STABLEHLO_MINIMUM: return result("min");
+    case STABLEHLO_MULTIPLY: return result("mul");
+    default: return result("shift_left");
+  }
 }
 
 // A choice of one of the operands: of quantised ones, whose parameters are the same.
@@ -279,7 +293,12 @@ std::span<const TfliteOperator> arithmetic_operators() {
       {ADD, import_arithmetic},
       {ADD_N, import_add_n},
       {ATAN2, import_angle},
-      {STABLEHLO_SHIFT_LEFT, import_shift_left},
+      {STABLEHLO_SHIFT_LEFT, import_stablehlo},
+      {STABLEHLO_ADD, import_stablehlo},
+      {STABLEHLO_AND, import_stablehlo},
+      {STABLEHLO_MAXIMUM, import_stablehlo},
+      {STABLEHLO_MINIMUM, import_stablehlo},
+      {STABLEHLO_MULTIPLY, import_stablehlo},
       {BITWISE_XOR, import_bitwise},
       {DIV, import_arithmetic},
       {EQUAL, import_comparison},

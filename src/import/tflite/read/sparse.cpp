@@ -39,13 +39,17 @@ class Walk {
         dims_(dims),
         stored_(stored) {
     at_.resize(levels_.size());
+    // Each level has at most as many steps as there are elements, and one more.
+    int64_t elements = 1;
+    for (const int64_t extent : dims) elements *= std::max<int64_t>(extent, 1);
+    most_steps_ = static_cast<int64_t>(levels_.size() + 1) * (elements + 1);
     for (size_t b = 0; b < block_map_.size(); ++b) blocks_.push_back(0);
     for (size_t level = dims.size(); level < levels_.size(); ++level)
       blocks_[static_cast<size_t>(order_[level]) - dims.size()] = levels_[level].size;
   }
 
   bool run(size_t level, int64_t previous) {
-    if (++steps_ > kMostSteps) return false;
+    if (++steps_ > most_steps_) return false;
     if (level == levels_.size()) return element();
     const Level& own = levels_[level];
     if (own.dense) {
@@ -68,8 +72,6 @@ class Walk {
   std::vector<int64_t>& places() { return places_; }
 
  private:
-  static constexpr int64_t kMostSteps = int64_t{1} << 30;
-
   bool element() {
     if (static_cast<int64_t>(places_.size()) >= stored_) return false;
     const size_t rank = dims_.size();
@@ -92,7 +94,7 @@ class Walk {
   std::vector<Level> levels_;
   Ints order_, block_map_, blocks_, at_;
   const Ints& dims_;
-  int64_t stored_, steps_ = 0;
+  int64_t stored_, steps_ = 0, most_steps_ = 0;
   std::vector<int64_t> places_;
 };
 
