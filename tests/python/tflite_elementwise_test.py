@@ -242,14 +242,7 @@ def requantize(case, dtype):
     return case.output("QUANTIZE", shape, to, [x], note=f"{case.scale_of(x)} {extra}", **extra)
 
 
-def stablehlo(case, dtype):
-    shape = shapes(case)[0]
-    kind = case.pick("AND") if dtype == B else case.pick("ADD", "MULTIPLY", "MAXIMUM", "MINIMUM")
-    case.output(f"STABLEHLO_{kind}", shape, dtype, [case.input(shape, dtype), case.input(shape, dtype)])
-
-
 KINDS = {
-    "stablehlo": (stablehlo, (F, I32, I64, B)),
     "pair": (pair, (F, I8, U8, I16, I16, I32, I64)),
     "quotient": (quotient, (F, U8, I8, I32)),
     "floor_division": (floor_division, (F, I8, I16, I32)),

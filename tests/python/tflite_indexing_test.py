@@ -208,7 +208,15 @@ def moving_slice(case, dtype):
                 shrinkAxisMask=sum(1 << i for i, m in enumerate(mask) if m))
 
 
+def stablehlo(case, dtype):
+    """Here because LiteRT's reference kernels lack them: with them in a model all kernels are the fast ones, which round otherwise."""
+    shape = shape_of(case, 1, 4)
+    kind = "AND" if dtype == B else case.pick("ADD", "MULTIPLY", "MAXIMUM", "MINIMUM")
+    case.output(f"STABLEHLO_{kind}", shape, dtype, [case.input(shape, dtype), case.input(shape, dtype)])
+
+
 KINDS = {
+    "stablehlo": (stablehlo, (F, I32, I64, B)),
     "moving_slice": (moving_slice, (F, I8, I32, I64)),
     "gather": (gather, (F, I8, U8, I16, I32, I64, B)),
     "gather_nd": (gather_nd, (F, I8, U8, I16, I32, I64, B)),
