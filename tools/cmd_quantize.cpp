@@ -4,6 +4,7 @@
 #include <filesystem>
 #include <iostream>
 #include <memory>
+#include <optional>
 
 #include <fmt/format.h>
 #include <CLI/CLI.hpp>
@@ -25,6 +26,7 @@
 #include "refuse.h"
 #include "run_flags.h"
 #include "support/error.h"
+#include "tensor_spec.h"
 #include "terminal.h"
 
 namespace tessera {
@@ -34,10 +36,11 @@ namespace {
 struct QuantizeCommand {
   CompileFlags compile;
   RunFlags pictures;
-  std::string model, calibration, output, method = "minmax", granularity = "channel", activations = "u8";
+  std::string model, calibration, output, method = "minmax", granularity, activations = "u8", scheme = "static";
   std::vector<std::string> keep;
   double percentile = 99.99, min_speedup = 1, min_sqnr = 0;
-  int64_t samples = 0;
+  int64_t samples = 0, bits = 0, group = 32;
+  bool zeros = true;
   bool all = false, json = false, quiet = false;
 };
 
@@ -51,23 +54,62 @@ void check_numbers(const QuantizeCommand& command) {
     refuse("TSR-4085", fmt::format("--min-sqnr {}", command.min_sqnr), "a finite number of decibels");
 }
 
+Scheme scheme_of(const QuantizeCommand& command) {
+  return command.scheme == "dynamic"       ? Scheme::kDynamic
+         : command.scheme == "weight-only" ? Scheme::kWeightOnly
+                                           : Scheme::kStatic;
+}
+
+std::string granularity_of(const QuantizeCommand& command) {
+  if (!command.granularity.empty()) return command.granularity;
+  return scheme_of(command) == Scheme::kWeightOnly ? "group" : "channel";
+}
+
+int64_t bits_of(const QuantizeCommand& command) {
+  if (command.bits != 0) return command.bits;
+  return scheme_of(command) == Scheme::kWeightOnly ? 4 : 8;
+}
+
+void check_form(const QuantizeCommand& command) {
+  const Scheme scheme = scheme_of(command);
+  if (scheme == Scheme::kStatic && command.calibration.empty())
+    refuse("TSR-4085", "--scheme static without --calib", "samples of the inputs",
+           "--scheme dynamic and weight-only need none");
+  if (granularity_of(command) == "group" && scheme != Scheme::kWeightOnly)
+    refuse("TSR-4085", fmt::format("--granularity group with --scheme {}", command.scheme), "channel or tensor",
+           "groups of weights that have a scale each are a form of --scheme weight-only");
+  const int64_t bits = bits_of(command);
+  if (scheme == Scheme::kWeightOnly ? bits != 4 && bits != 8 : bits < 2 || bits > 8)
+    refuse("TSR-4085", fmt::format("--bits {}", bits), scheme == Scheme::kWeightOnly ? "4 or 8" : "2 to 8");
+  if (command.group < 16 || command.group > 65536 || (command.group & (command.group - 1)) != 0)
+    refuse("TSR-4085", fmt::format("--group {}", command.group), "a power of two from 16 to 65536");
+}
+
 QuantizationOptions options_of(const QuantizeCommand& command) {
   QuantizationOptions options;
   options.range.method = range_method(command.method);
   options.range.percentile = command.percentile;
   options.form.activations = command.activations == "i8" ? DType::kI8 : DType::kU8;
-  options.form.weights = command.granularity == "tensor" ? Granularity::kTensor : Granularity::kChannel;
+  QuantizeOptions& form = options.form;
+  form.scheme = scheme_of(command);
+  const std::string granularity = granularity_of(command);
+  form.weights = granularity == "tensor"  ? Granularity::kTensor
+                 : granularity == "group" ? Granularity::kGroup
+                                          : Granularity::kChannel;
+  form.weight_bits = static_cast<int>(bits_of(command));
+  form.group = command.group;
+  form.has_zeros = form.scheme == Scheme::kWeightOnly && command.zeros;
   options.keep = command.keep;
   options.contest = !command.all;
   return options;
 }
 
-Graph read_graph(const QuantizeCommand& command, const CalibrationData& data) {
+Graph read_graph(const QuantizeCommand& command, const CalibrationData* data) {
   const DriverOptions nobody;
   PassRunner unwatched(nobody);
   DriverOptions options = driver_options(command.compile);
-  if (const auto declared = declarations_of_file(command.model))
-    for (const std::string& line : take_sizes(declared->inputs, data.shapes(declared->inputs), options.compile))
+  if (const auto declared = declarations_of_file(command.model); declared && data)
+    for (const std::string& line : take_sizes(declared->inputs, data->shapes(declared->inputs), options.compile))
       fmt::print(stderr, "{}\n", line);
   ImportedModel model = read_model(command.model, options, unwatched);
   refuse_ranges(model, "quantize");
@@ -81,6 +123,13 @@ std::vector<TensorInfo> inputs_of(const Graph& graph) {
     infos.push_back({.name = input.name, .dtype = input.type.dtype, .dims = *static_dims(input.type.shape)});
   }
   return infos;
+}
+
+// As `run` and `bench` make them: enough for times, and a hint of what is lost.
+std::vector<Tensor> random_inputs(const std::vector<TensorInfo>& inputs) {
+  std::vector<Tensor> tensors;
+  for (size_t i = 0; i < inputs.size(); ++i) tensors.push_back(random_tensor(inputs[i], i));
+  return tensors;
 }
 
 void write_quantized(const QuantizeCommand& command, const Graph& graph) {
@@ -172,6 +221,7 @@ void require_gain(const QuantizeCommand& command, const QuantizationReport& repo
 
 int quantize_model_file(const QuantizeCommand& command) {
   check_numbers(command);
+  check_form(command);
   const QuantizationOptions options = options_of(command);
   if (!command.output.empty()) {
     std::vector<std::string> read = files_of_model(command.model);
@@ -179,14 +229,17 @@ int quantize_model_file(const QuantizeCommand& command) {
     refuse_to_overwrite(command.output, read);
   }
   const RunFlags& p = command.pictures;
-  const CalibrationData data(command.calibration, {p.scale, p.mean, p.std, p.bgr},
-                             static_cast<size_t>(command.samples));
+  std::optional<CalibrationData> data;
+  if (!command.calibration.empty())
+    data.emplace(command.calibration, PictureOptions{p.scale, p.mean, p.std, p.bgr}, static_cast<size_t>(command.samples));
   QuantizedModel quantized;
   {
     Progress progress("quantising " + std::filesystem::path(command.model).filename().string());
-    const Graph model = read_graph(command, data);
+    const Graph model = read_graph(command, data ? &*data : nullptr);
     const std::vector<TensorInfo> inputs = inputs_of(model);
-    const SampleSource samples{data.count(), [&](size_t number) { return data.sample(number, inputs); }};
+    const SampleSource samples =
+        data ? SampleSource{data->count(), [&](size_t number) { return data->sample(number, inputs); }}
+             : SampleSource{1, [&](size_t) { return random_inputs(inputs); }};
     quantized = quantize_model(model, samples, options, driver_options(command.compile),
                                [&](std::string_view step) { progress.update(std::string(step)); });
     require_gain(command, quantized.report);
@@ -210,8 +263,13 @@ Command add_quantize_command(CLI::App& root) {
   app->add_option("--calib", c.calibration,
                   "Samples of the inputs: a folder of pictures or .npy or .npz files, or one .npz or .npy file with\n"
                   "samples along dimension 0")
-      ->required()
       ->type_name("DATA");
+  app->add_option("--scheme", c.scheme,
+                  "static: activations are bytes for ranges that samples show; dynamic: for those of each run;\n"
+                  "weight-only: weights alone, of matrix products")
+      ->check(CLI::IsMember({"static", "dynamic", "weight-only"}))
+      ->capture_default_str()
+      ->type_name("NAME");
   app->add_option("-o,--output", c.output, "Write the quantised model: FILE.onnx (QDQ form), FILE.graph or a module")
       ->type_name("FILE");
   app->add_option("--method", c.method, "How the ranges of activations are chosen from what the samples make")
@@ -220,10 +278,16 @@ Command add_quantize_command(CLI::App& root) {
       ->type_name("NAME");
   app->add_option("--percentile", c.percentile, "Of the numbers that are inside, for --method percentile")
       ->capture_default_str();
-  app->add_option("--granularity", c.granularity, "Weights have a scale for each output channel, or one")
-      ->check(CLI::IsMember({"channel", "tensor"}))
-      ->capture_default_str()
+  app->add_option("--granularity", c.granularity,
+                  "What of the weights shares a scale: tensor, an output channel, or a group of --group terms of one.\n"
+                  "Default: group for weight-only, otherwise channel")
+      ->check(CLI::IsMember({"tensor", "channel", "group"}))
       ->type_name("NAME");
+  app->add_option("--bits", c.bits, "Of a weight. Default: 4 for weight-only, otherwise 8")->type_name("2..8");
+  app->add_option("--group", c.group, "Terms that share a scale, for --granularity group")
+      ->capture_default_str()
+      ->type_name("32|64|128");
+  app->add_flag("--zero-points,!--no-zero-points", c.zeros, "weight-only: groups have a zero point each, or none");
   app->add_option("--activations", c.activations, "u8 with a zero point, or i8 without")
       ->check(CLI::IsMember({"u8", "i8"}))
       ->capture_default_str()

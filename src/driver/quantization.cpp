@@ -11,6 +11,7 @@
 #include <map>
 #include <numeric>
 #include <set>
+#include <span>
 
 #include "driver/analysis/kernel_times.h"
 #include "driver/compile.h"
@@ -45,6 +46,20 @@ Graph with_transposes(const Graph& graph) {
         }
         return {builder.add(*node.op, std::move(operands))};
       });
+}
+
+Graph passed(Graph graph, std::span<const char* const> passes, const DriverOptions& driver) {
+  GraphInterpreter evaluator;
+  const Target target = deciding_target(driver.compile);
+  const PassContext context{standard_ops(), evaluator, target, driver.compile.opt_level, nullptr, DType::kF32};
+  for (const char* pass : passes) graph = find_graph_pass(pass)->run(graph, context);
+  return graph;
+}
+
+// The weights in f32 among it.
+Graph without_dead_code(Graph graph, const DriverOptions& driver) {
+  constexpr std::array kPasses = {"dce"};
+  return passed(std::move(graph), kPasses, driver);
 }
 
 std::unique_ptr<Model> compiled(Graph graph, const DriverOptions& driver) {
@@ -167,6 +182,7 @@ class Quantization {
   QuantizedModel run() {
     find_layers();
     calibrate();
+    round_weights();
     auto [real, bytes] = contest();
     step_("comparing");
     compare(*real, *bytes);
@@ -183,6 +199,8 @@ class Quantization {
           layer.choice = LayerChoice::kKept;
           unused.erase(pattern);
         }
+      if (layer.choice == LayerChoice::kBytes && !has_form(graph_, product, options_.form.scheme))
+        layer.choice = LayerChoice::kNoForm;
       layer.product = std::move(product);
       report_.layers.push_back(std::move(layer));
     }
@@ -198,10 +216,17 @@ class Quantization {
     if (count_bytes() == 0)
       throw UserError(
           {.id = "TSR-2092",
-           .message = report_.layers.empty() ? "the model has no layer to quantise" : "every layer is kept in f32",
+           .message = !is_any_kept() ? "the model has no layer to quantise" : "every layer is kept in f32",
            .node = {},
-           .legal = "convolutions or matrix products in f32 with constant weights",
-           .hint = report_.layers.empty() ? "" : "let --keep match fewer layers"});
+           .legal = options_.form.scheme == Scheme::kWeightOnly
+                        ? "matrix products in f32 with constant weights"
+                        : "convolutions or matrix products in f32 with constant weights",
+           .hint = is_any_kept() ? "let --keep match fewer layers" : ""});
+  }
+
+  bool is_any_kept() const {
+    return std::any_of(report_.layers.begin(), report_.layers.end(),
+                       [](const LayerReport& layer) { return layer.choice == LayerChoice::kKept; });
   }
 
   size_t count_bytes() const {
@@ -211,6 +236,8 @@ class Quantization {
   }
 
   void calibrate() {
+    report_.samples = samples_.count;
+    if (options_.form.scheme != Scheme::kStatic) return;
     std::vector<ValueId> seen;
     for (const LayerReport& layer : report_.layers)
       if (layer.choice == LayerChoice::kBytes && std::find(seen.begin(), seen.end(), layer.product.data) == seen.end())
@@ -233,7 +260,6 @@ class Quantization {
                            .hint = "see what the sample holds, and --scale, --mean and --std for pictures"});
       }
     }
-    report_.samples = samples_.count;
     for (LayerReport& layer : report_.layers) {
       if (layer.choice != LayerChoice::kBytes) continue;
       const auto at = static_cast<size_t>(std::find(seen.begin(), seen.end(), layer.product.data) - seen.begin());
@@ -242,11 +268,26 @@ class Quantization {
     }
   }
 
+  // The integers of all weights that may become such, once: each network that is tried has them.
+  void round_weights() {
+    step_("rounding weights");
+    for (const LayerReport& layer : report_.layers) {
+      std::shared_ptr<const IntegerRows>& rows = weights_[{layer.product.weights, layer.product.outputs_axis}];
+      if (layer.choice != LayerChoice::kBytes || rows) continue;
+      const WeightRows numbers = rows_of(constant_tensor(graph_, layer.product.weights), layer.product.outputs_axis);
+      rows = std::make_shared<const IntegerRows>(
+          nearest_integers(numbers, weight_grid(numbers.terms, options_.form), layer.product.name));
+    }
+  }
+
   Graph quantized() const {
     std::vector<QuantizedProduct> products;
     for (const LayerReport& layer : report_.layers)
-      if (layer.choice == LayerChoice::kBytes) products.push_back({layer.product, layer.range});
-    return quantized_graph(graph_, products, options_.form, standard_ops());
+      if (layer.choice == LayerChoice::kBytes)
+        products.push_back({.product = layer.product,
+                            .range = layer.range,
+                            .weights = weights_.at({layer.product.weights, layer.product.outputs_axis})});
+    return without_dead_code(quantized_graph(graph_, products, options_.form, standard_ops()), driver_);
   }
 
   struct Candidate {
@@ -319,6 +360,7 @@ class Quantization {
   const DriverOptions& driver_;
   const Step& step_;
   const Graph graph_;
+  std::map<std::pair<ValueId, size_t>, std::shared_ptr<const IntegerRows>> weights_;
   QuantizationReport report_;
 };
 
@@ -329,11 +371,7 @@ Graph quantizable(const Graph& model, const DriverOptions& driver) {
   constexpr std::array<std::string_view, 1> kOpened = {"gemm"};
   constexpr std::array kPasses = {"fold_constants", "dce", "fold_pads", "fold_batch_norm_forward", "fold_batch_norm",
                                   "fold_constants", "dce"};
-  GraphInterpreter evaluator;
-  const Target target = deciding_target(driver.compile);
-  const PassContext context{standard_ops(), evaluator, target, driver.compile.opt_level, nullptr, DType::kF32};
-  Graph graph = with_transposes(open_composites(model, standard_ops(), kOpened));
-  for (const char* pass : kPasses) graph = find_graph_pass(pass)->run(graph, context);
+  Graph graph = passed(with_transposes(open_composites(model, standard_ops(), kOpened)), kPasses, driver);
   // Times are told apart by names.
   for (const WeightedProduct& product : weighted_products(graph))
     if (Node& node = graph.node(product.node); node.loc.empty()) node.loc = product.name;
@@ -346,6 +384,7 @@ std::string_view layer_choice_text(LayerChoice choice) {
     case LayerChoice::kKept: return "f32: kept";
     case LayerChoice::kSlower: return "f32: bytes are not faster";
     case LayerChoice::kUnseen: return "f32: no numbers seen";
+    case LayerChoice::kNoForm: return "f32: the scheme has no form for it";
   }
   return "";
 }

@@ -35,6 +35,7 @@ enum class LayerChoice : uint8_t {
   kKept,    // asked for
   kSlower,  // its kernel takes at least as long in bytes
   kUnseen,  // no finite value of its data was seen
+  kNoForm,  // the scheme has none for it
 };
 std::string_view layer_choice_text(LayerChoice choice);  // "bytes", "f32: kept", ...
 

@@ -28,46 +28,10 @@ double count_of(const Shape& shape) {
   return count;
 }
 
-struct Weights {
-  Tensor integers;
-  Tensor scales;
-};
-
-// Symmetric: the largest magnitude is the largest integer of `bits` bits. As the composite fake_quantize_weights.
-Weights quantized_weights(const Tensor& weights, size_t axis, Granularity granularity, int bits,
-                          const std::string& name) {
-  const auto most_integer = static_cast<float>((1 << (bits - 1)) - 1);
-  const std::vector<int64_t>& dims = weights.dims();
-  int64_t inner = 1;
-  for (size_t d = axis + 1; d < dims.size(); ++d) inner *= dims[d];
-  const int64_t outputs = dims[axis], scales = granularity == Granularity::kChannel ? outputs : 1;
-  const auto scale_of = [&](int64_t i) { return scales == 1 ? 0 : static_cast<size_t>(i / inner % outputs); };
-  const std::span<const float> numbers = weights.as<float>();
-  std::vector<float> largest(static_cast<size_t>(scales));
-  for (size_t i = 0; i < numbers.size(); ++i) {
-    if (!std::isfinite(numbers[i]))
-      throw UserError({.id = "TSR-2091",
-                       .message = "a weight is not finite",
-                       .node = name,
-                       .legal = "finite weights",
-                       .hint = "leave the layer out with --keep " + name});
-    float& most = largest[scale_of(static_cast<int64_t>(i))];
-    most = std::max(most, std::abs(numbers[i]));
-  }
-  Weights result{Tensor(DType::kI8, dims),
-                 Tensor(DType::kF32,
-                        granularity == Granularity::kChannel ? std::vector<int64_t>{outputs} : std::vector<int64_t>{})};
-  const std::span<float> scale = result.scales.as_mutable<float>();
-  for (size_t s = 0; s < scale.size(); ++s) {
-    scale[s] = largest[s] / most_integer;
-    if (!(scale[s] >= std::numeric_limits<float>::min())) scale[s] = 1;
-  }
-  const std::span<int8_t> integers = result.integers.as_mutable<int8_t>();
-  for (size_t i = 0; i < numbers.size(); ++i) {
-    const float q = std::nearbyint(numbers[i] / scale[scale_of(static_cast<int64_t>(i))]);
-    integers[i] = static_cast<int8_t>(std::clamp(q, -most_integer, most_integer));
-  }
-  return result;
+int64_t power_of_two_from(int64_t least) {
+  int64_t power = 16;
+  while (power < least) power *= 2;
+  return power;
 }
 
 class Quantizer {
@@ -82,18 +46,85 @@ class Quantizer {
       const auto found = chosen.find(&node);
       if (found == chosen.end()) return std::vector<ValueId>{};
       const QuantizedProduct& product = *found->second;
-      std::vector<ValueId> operands = inputs;
-      // Bytes are made where the numbers are, as a rule in the same kernel.
-      const Node* producer = graph_.producer(product.product.data);
-      builder_.set_loc(producer ? producer->loc : node.loc);
-      operands[0] = data(product, inputs[0]);
-      builder_.set_loc(node.loc);
-      operands[1] = weights(product);
-      return rewriter_.copy(node, operands);
+      std::vector<ValueId> results;
+      switch (options_.scheme) {
+        case Scheme::kStatic: results = static_form(product, node, inputs); break;
+        case Scheme::kDynamic: results = {dynamic_form(product, node, inputs)}; break;
+        case Scheme::kWeightOnly: results = {weight_only_form(product, node, inputs)}; break;
+      }
+      if (!product.correction.empty()) results[0] = corrected(product, results[0]);
+      return results;
     });
   }
 
  private:
+  std::vector<ValueId> static_form(const QuantizedProduct& product, const Node& node, std::vector<ValueId> operands) {
+    at_data(product, node);
+    operands[0] = data(product, operands[0]);
+    builder_.set_loc(node.loc);
+    operands[1] = real_weights(product);
+    return rewriter_.copy(node, operands);
+  }
+
+  ValueId dynamic_form(const QuantizedProduct& product, const Node& node, const std::vector<ValueId>& inputs) {
+    const WeightedProduct& p = product.product;
+    at_data(product, node);
+    auto& bytes = dynamic_[p.data];
+    if (bytes.empty()) bytes = add_composite(builder_, ops_, "dynamic_quantize", {inputs[0]});
+    builder_.set_loc(node.loc);
+    const IntegerConstants weights = integer_weights(product);
+    std::vector<ValueId> operands = {bytes[0], weights.integers, bytes[2]};
+    Attrs attrs;
+    if (p.is_conv)
+      for (const char* name : {"strides", "pads_begin", "pads_end", "dilations", "groups"})
+        attrs.set(name, node.attrs.all().at(name));
+    const ValueId sums = add_composite(builder_, ops_, p.is_conv ? "conv_integer" : "matmul_integer",
+                                       std::move(operands), std::move(attrs))[0];
+    const ValueId real = builder_.add(ops_.get("cast"), {sums}, {{"to", DType::kF32}});
+    const ValueId scale = builder_.add(ops_.get("mul"), {bytes[1], along_outputs(p, weights.scale_numbers)});
+    return builder_.add(ops_.get("mul"), {real, scale});
+  }
+
+  ValueId weight_only_form(const QuantizedProduct& product, const Node& node, const std::vector<ValueId>& inputs) {
+    const WeightedProduct& p = product.product;
+    builder_.set_loc(node.loc);
+    const auto [known, is_new] = groups_.try_emplace(p.weights, -1);
+    if (is_new) {
+      const std::shared_ptr<const IntegerRows> rows = rows_for(product);
+      PackedRows packed = packed_rows(*rows, options_.weight_bits);
+      const std::string name = graph_.value(p.weights).name;
+      std::vector<ValueId> operands = {constant(std::move(packed.bytes), name + ".groups"),
+                                       constant(std::move(packed.scales), name + ".scales")};
+      if (options_.has_zeros) operands.push_back(constant(std::move(packed.zeros), name + ".zeros"));
+      known->second = builder_.add(ops_.get("dequantize_blocks"), std::move(operands),
+                                 {{"format", fmt::format("u{}", options_.weight_bits)},
+                                  {"group", rows->group},
+                                  {"elements", rows->terms}});
+    }
+    return builder_.add(ops_.get("matmul"), {inputs[0], known->second}, {{"transpose_b", true}});
+  }
+
+  ValueId corrected(const QuantizedProduct& product, ValueId value) {
+    return builder_.add(ops_.get("add"), {value, along_outputs(product.product, product.correction)});
+  }
+
+  // Numbers, one for all or one for each output, as a constant that broadcasts to the product.
+  ValueId along_outputs(const WeightedProduct& p, const std::vector<float>& numbers) {
+    std::vector<int64_t> dims;
+    if (numbers.size() != 1 || !p.is_conv) dims = {static_cast<int64_t>(numbers.size())};
+    if (numbers.size() == 1) dims.clear();
+    else if (p.is_conv) dims.resize(constant_tensor(graph_, p.weights).dims().size() - 1, 1);
+    Tensor tensor(DType::kF32, std::move(dims));
+    std::copy(numbers.begin(), numbers.end(), tensor.as_mutable<float>().begin());
+    return constant(std::move(tensor), p.name);
+  }
+
+  // Bytes are made where the numbers are, as a rule in the same kernel.
+  void at_data(const QuantizedProduct& product, const Node& node) {
+    const Node* producer = graph_.producer(product.product.data);
+    builder_.set_loc(producer ? producer->loc : node.loc);
+  }
+
   ValueId constant(Tensor tensor, const std::string& name) {
     return builder_.add(ops_.get("constant"), {},
                         {{"value", TensorPtr(std::make_shared<const Tensor>(std::move(tensor)))}}, name);
@@ -115,20 +146,47 @@ class Quantizer {
     return data_[key] = add_composite(builder_, ops_, "dequantize", {q, s, z})[0];
   }
 
-  ValueId weights(const QuantizedProduct& product) {
+  std::shared_ptr<const IntegerRows> rows_for(const QuantizedProduct& product) const {
+    if (product.weights) return product.weights;
     const WeightedProduct& p = product.product;
-    const auto key = std::make_pair(p.weights, p.outputs_axis);
-    if (const auto known = weights_.find(key); known != weights_.end()) return known->second;
-    Weights made = quantized_weights(*constant_of(graph_, p.weights), p.outputs_axis, options_.weights,
-                                     options_.weight_bits, p.name);
-    Attrs attrs;
-    if (options_.weights == Granularity::kChannel) attrs.set("axis", static_cast<int64_t>(p.outputs_axis));
+    const WeightRows rows = rows_of(constant_tensor(graph_, p.weights), p.outputs_axis);
+    return std::make_shared<const IntegerRows>(nearest_integers(rows, weight_grid(rows.terms, options_), p.name));
+  }
+
+  struct IntegerConstants {
+    ValueId integers = -1;
+    std::vector<float> scale_numbers;
+  };
+
+  const IntegerConstants& integer_weights(const QuantizedProduct& product) {
+    const WeightedProduct& p = product.product;
+    const auto [known, is_new] = integers_.try_emplace(std::make_tuple(p.weights, p.outputs_axis, product.weights));
+    if (!is_new) return known->second;
+    const std::shared_ptr<const IntegerRows> rows = rows_for(product);
     const std::string name = name_of(p.weights);
-    Tensor zeros(DType::kI8, made.scales.dims());
-    const ValueId q = constant(std::move(made.integers), name + ".integers");
-    const ValueId s = constant(std::move(made.scales), name + ".scale");
+    known->second.integers = constant(
+        integer_tensor(*rows, constant_tensor(graph_, p.weights).dims(), p.outputs_axis), name + ".integers");
+    known->second.scale_numbers = rows->scales;
+    if (options_.weights == Granularity::kTensor && !rows->scales.empty()) known->second.scale_numbers.resize(1);
+    return known->second;
+  }
+
+  ValueId real_weights(const QuantizedProduct& product) {
+    const WeightedProduct& p = product.product;
+    const IntegerConstants& integers = integer_weights(product);
+    const auto [known, is_new] = weights_.try_emplace(integers.integers, -1);
+    if (!is_new) return known->second;
+    Attrs attrs;
+    const bool has_axis = options_.weights != Granularity::kTensor;
+    if (has_axis) attrs.set("axis", static_cast<int64_t>(p.outputs_axis));
+    const std::vector<float>& numbers = integers.scale_numbers;
+    Tensor scales(DType::kF32, has_axis ? std::vector<int64_t>{static_cast<int64_t>(numbers.size())} : std::vector<int64_t>{});
+    std::copy(numbers.begin(), numbers.end(), scales.as_mutable<float>().begin());
+    Tensor zeros(DType::kI8, scales.dims());
+    const std::string name = name_of(p.weights);
+    const ValueId s = constant(std::move(scales), name + ".scale");
     const ValueId z = constant(std::move(zeros), name + ".zero");
-    return weights_[key] = add_composite(builder_, ops_, "dequantize", {q, s, z}, std::move(attrs))[0];
+    return known->second = add_composite(builder_, ops_, "dequantize", {integers.integers, s, z}, std::move(attrs))[0];
   }
 
   const Graph& graph_;
@@ -137,7 +195,10 @@ class Quantizer {
   GraphRewriter rewriter_;
   GraphBuilder builder_;
   std::map<std::tuple<ValueId, double, double>, ValueId> data_;
-  std::map<std::pair<ValueId, size_t>, ValueId> weights_;
+  std::map<ValueId, std::vector<ValueId>> dynamic_;  // bytes, scale, zero point
+  std::map<std::tuple<ValueId, size_t, std::shared_ptr<const IntegerRows>>, IntegerConstants> integers_;
+  std::map<ValueId, ValueId> weights_;  // of integers: the real numbers
+  std::map<ValueId, ValueId> groups_;   // of weights: the real numbers
 };
 
 // The model's own name: what was folded into a node stands behind it, after a '+'.
@@ -161,6 +222,7 @@ std::vector<WeightedProduct> weighted_products(const Graph& graph) {
     const size_t axis = conv || transposed ? 0 : 1;
     const double outputs = count_of(graph.type(node.outputs[0]).shape);
     products.push_back({.node = static_cast<NodeId>(n),
+                        .is_conv = conv,
                         .name = name_of_product(graph, node),
                         .data = node.inputs[0],
                         .weights = node.inputs[1],
@@ -169,6 +231,43 @@ std::vector<WeightedProduct> weighted_products(const Graph& graph) {
                                          static_cast<double>(weights->dims()[axis])});
   }
   return products;
+}
+
+const Tensor& constant_tensor(const Graph& graph, ValueId value) {
+  const Tensor* tensor = constant_of(graph, value);
+  check(tensor, "weights are constant");
+  return *tensor;
+}
+
+bool has_form(const Graph& graph, const WeightedProduct& product, Scheme scheme) {
+  const Attrs& attrs = graph.node(product.node).attrs;
+  const auto is_set = [&](const char* name) { return attrs.get_or<bool>(name, false); };
+  switch (scheme) {
+    case Scheme::kStatic: return true;
+    case Scheme::kDynamic: {
+      if (!product.is_conv) return !is_set("transpose_a") && !is_set("transpose_b");
+      const std::vector<int64_t>& gaps = attrs.get_ints("input_dilations");
+      return std::all_of(gaps.begin(), gaps.end(), [](int64_t gap) { return gap == 1; });
+    }
+    case Scheme::kWeightOnly: return !product.is_conv && !is_set("transpose_a");
+  }
+  return false;
+}
+
+IntegerGrid weight_grid(int64_t terms, const QuantizeOptions& options) {
+  IntegerGrid grid;
+  grid.one_scale = options.weights == Granularity::kTensor;
+  if (options.scheme != Scheme::kWeightOnly) {
+    grid.high = (int64_t{1} << (options.weight_bits - 1)) - 1;
+    grid.low = -grid.high;
+    return grid;
+  }
+  grid.low = 0;
+  grid.high = (int64_t{1} << options.weight_bits) - 1;
+  grid.group = options.weights == Granularity::kGroup ? options.group : power_of_two_from(terms);
+  grid.has_zero = options.has_zeros;
+  grid.fits_scale = true;
+  return grid;
 }
 
 Graph with_outputs(const Graph& graph, const std::vector<ValueId>& values, const OpTable& ops) {

@@ -2,12 +2,17 @@
 // tensor (rank 0) or for each entry of one dimension (rank 1, and `axis`).
 #include <fmt/format.h>
 
+#include <algorithm>
+#include <array>
 #include <cmath>
 #include <limits>
+#include <numeric>
+#include <utility>
 
 #include "graph/adjoint.h"
 #include "ops/composites/composites.h"
 #include "ops/op_util.h"
+#include "ops/window.h"
 
 namespace tessera::inline ops {
 namespace {
@@ -66,6 +71,59 @@ std::vector<ValueId> dequantize(CompositeBody& b) {
     centred = b.add("sub", {centred, b.cast(spread(b, 2), DType::kI32)});
   }
   return {b.cast(b.add("mul", {b.cast(centred, DType::kF32), b.cast(spread(b, 1), DType::kF32)}), real)};
+}
+
+// As ONNX's DynamicQuantizeLinear: bytes that cover all numbers of this run, and zero.
+std::vector<ValueId> dynamic_quantize(CompositeBody& b) {
+  const OpContext& ctx = b.context();
+  require_dtype(ctx, 0, [](DType dtype) { return dtype == DType::kF32; }, "f32");
+  const ValueId x = b.operand(0), none = b.scalar(0);
+  std::vector<int64_t> axes(static_cast<size_t>(b.type(x).rank()));
+  std::iota(axes.begin(), axes.end(), 0);
+  const auto least = [&](const char* kind) { return b.add(kind, {b.reshape(b.reduce(kind, x, axes), {}), none}); };
+  const ValueId low = least("min"), high = least("max");
+  const ValueId step = b.add_scalar("div", b.add("sub", {high, low}), 255);
+  const ValueId scale = b.add("select", {b.add("eq", {step, none}), b.scalar(1), step});
+  const auto as_byte = [&](ValueId y) {
+    return b.cast(b.add_scalar("min", b.add_scalar("max", y, 0), 255), DType::kU8);
+  };
+  const ValueId zero = as_byte(b.add("round", {b.add("div", {b.add("neg", {low}), scale})}));
+  const ValueId wide = b.cast(b.cast(zero, DType::kI32), DType::kF32);
+  return {as_byte(b.add("add", {b.add("round", {b.add("div", {x, scale})}), wide})), scale, zero};
+}
+
+// The first two operands in i32, less their zero points.
+std::pair<ValueId, ValueId> centred_factors(CompositeBody& b) {
+  const OpContext& ctx = b.context();
+  std::array<ValueId, 2> centred = {};
+  for (size_t i = 0; i < 2; ++i) {
+    require_dtype(ctx, i, [](DType dtype) { return dtype == DType::kU8 || dtype == DType::kI8; }, "u8 or i8");
+    centred[i] = b.cast(b.operand(i), DType::kI32);
+    if (b.num_operands() <= i + 2) continue;
+    require_rank(ctx, i + 2, 0, 0);
+    if (b.type(b.operand(i + 2)).dtype != b.type(b.operand(i)).dtype)
+      ctx.fail("TSR-2020", describe_operand(ctx, i + 2), "a zero point of its factor's type");
+    centred[i] = b.add("sub", {centred[i], b.cast(b.operand(i + 2), DType::kI32)});
+  }
+  return {centred[0], centred[1]};
+}
+
+std::vector<ValueId> matmul_integer(CompositeBody& b) {
+  const auto [a, w] = centred_factors(b);
+  return {b.add("matmul", {a, w})};
+}
+
+std::vector<AttrDef> conv_attrs() {
+  std::vector<AttrDef> attrs = window_attrs();
+  attrs.push_back({"groups", AttrKind::kInt, true, "channels of x and y are split into so many"});
+  return attrs;
+}
+
+std::vector<ValueId> conv_integer(CompositeBody& b) {
+  const auto [x, w] = centred_factors(b);
+  Attrs attrs = b.attrs();
+  attrs.set("input_dilations", std::vector<int64_t>(static_cast<size_t>(std::max(0, b.type(x).rank() - 2)), 1));
+  return {b.add("conv", {x, w}, std::move(attrs))};
 }
 
 // Training sees what integers will do to a number: it is made one and a real number again, while gradients pass as if
@@ -161,6 +219,30 @@ const std::vector<CompositeDef>& quantization_composites() {
        dequantize,
        "dequantize(x: i8[2,2], s: f32[2], z: i8[2]) {axis = 1}\nrun x = 1 2 -3 4 ; s = 0.5 2 ; z = 1 0 -> y = 0 4 -2 "
        "8"},
+      {"dynamic_quantize",
+       "x as u8 that cover all its numbers and zero, their scale, and their zero point: real = (integer - zero) * "
+       "scale.",
+       1,
+       1,
+       {},
+       dynamic_quantize,
+       "dynamic_quantize(x: f32[3])\nrun x = 0 127.5 -127.5 -> y0 = 128 255 0 ; y1 = 1 ; y2 = 128"},
+      {"matmul_integer",
+       "The matrix product of bytes less their zero points, of which either may be left out from the end, in i32.",
+       2,
+       4,
+       {},
+       matmul_integer,
+       "matmul_integer(a: u8[1,2], b: i8[2,1], za: u8[])\nrun a = 3 5 ; b = 1 -2 ; za = 2 -> y = -5"},
+      {"conv_integer",
+       "The convolution of bytes less their zero points, of which either may be left out from the end, in i32; padding "
+       "is zero.",
+       2,
+       4,
+       conv_attrs(),
+       conv_integer,
+       "conv_integer(x: u8[1,1,2], w: i8[1,1,2], zx: u8[]) {strides = [1], pads_begin = [1], pads_end = [0], "
+       "dilations = [1], groups = 1}\nrun x = 3 5 ; w = 1 -2 ; zx = 2 -> y = -2 -5"},
       {"fake_quantize",
        "x as integers of type `to` that cover low .. high and zero, made real again; and whether x was covered. The "
        "gradient passes straight through where it was.",

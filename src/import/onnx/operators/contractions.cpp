@@ -3,6 +3,7 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <optional>
 
 #include "arith/simplify.h"
 
@@ -41,7 +42,8 @@ ValueId add_bias(NodeContext& c, ValueId y, int input) {
   return c.add(y, c.per_channel(bias, c.rank(y)));
 }
 
-ValueId conv(NodeContext& c, ValueId x, ValueId w) {
+// With a composite's name, that instead of the primitive: operands behind the first two are its own.
+ValueId conv(NodeContext& c, ValueId x, ValueId w, const char* composite = nullptr, std::vector<ValueId> more = {}) {
   const Shape extents = spatial_extents(c, x);
   const WindowAttributes window = read_window(c, extents, kernel_of(c, x, w));
   if (!window.more_begin.empty()) {
@@ -50,13 +52,15 @@ ValueId conv(NodeContext& c, ValueId x, ValueId w) {
     high.insert(high.end(), window.more_end.begin(), window.more_end.end());
     x = c.op("pad", {x, c.scalar_like(x, 0)}, {{"low", low}, {"high", high}, {"mode", std::string("constant")}});
   }
-  return c.op("conv", {x, w},
-              {{"strides", window.strides},
-               {"pads_begin", window.pads_begin},
-               {"pads_end", window.pads_end},
-               {"dilations", window.dilations},
-               {"input_dilations", Ints(extents.size(), 1)},
-               {"groups", read_groups(c)}});
+  Attrs attrs = {{"strides", window.strides},
+                 {"pads_begin", window.pads_begin},
+                 {"pads_end", window.pads_end},
+                 {"dilations", window.dilations},
+                 {"groups", read_groups(c)}};
+  more.insert(more.begin(), {x, w});
+  if (composite) return c.composite(composite, std::move(more), std::move(attrs));
+  attrs.set("input_dilations", Ints(extents.size(), 1));
+  return c.op("conv", std::move(more), std::move(attrs));
 }
 
 // x in i32 minus its zero point (operand `input`, a scalar or one value per entry of dimension `axis`).
@@ -78,6 +82,23 @@ ValueId centred(NodeContext& c, ValueId x, int input, int axis) {
   return c.sub(wide, zero);
 }
 
+// The zero points of a product of bytes, where all are of one number, as operands of the composites.
+std::optional<std::vector<ValueId>> zero_points(NodeContext& c) {
+  std::vector<ValueId> zeros;
+  for (int i = 0; i < 2; ++i) {
+    const bool is_byte = c.dtype(c.in(i)) == DType::kU8 || c.dtype(c.in(i)) == DType::kI8;
+    if (!is_byte || c.rank(c.in(i)) < 2) return std::nullopt;
+    if (!c.has(i + 2)) {
+      if (i == 0 && c.has(3)) return std::nullopt;
+      continue;
+    }
+    const ValueId zero = c.in(i + 2);
+    if (c.num_elements(zero) != 1 || c.dtype(zero) != c.dtype(c.in(i))) return std::nullopt;
+    zeros.push_back(c.reshape(zero, {}));
+  }
+  return zeros;
+}
+
 }  // namespace
 
 ValueId convolution(NodeContext& c) { return add_bias(c, conv(c, c.in(0), c.in(1)), 2); }
@@ -92,6 +113,9 @@ void import_conv(NodeContext& c) {
 void import_conv_integer(NodeContext& c) {
   c.require_inputs(2, 4);
   const ValueId x = c.in(0), w = c.in(1);
+  const std::string pads = c.attrs.get_string("auto_pad", "NOTSET");
+  if (const auto zeros = zero_points(c); zeros && (pads == "NOTSET" || pads == "VALID"))
+    return c.out(0, conv(c, x, w, "conv_integer", *zeros));
   c.out(0, conv(c, centred(c, x, 2, 0), centred(c, w, 3, 0)));
 }
 
@@ -173,6 +197,10 @@ void import_matmul(NodeContext& c) {
 void import_matmul_integer(NodeContext& c) {
   c.require_inputs(2, 4);
   const ValueId a = c.in(0), b = c.in(1);
+  if (auto zeros = zero_points(c)) {
+    zeros->insert(zeros->begin(), {a, b});
+    return c.out(0, c.composite("matmul_integer", std::move(*zeros)));
+  }
   c.out(0,
         c.matrix_product(centred(c, a, 2, std::max(0, c.rank(a) - 2)), centred(c, b, 3, std::max(0, c.rank(b) - 1))));
 }

@@ -171,10 +171,8 @@ namespace {
 
 void import_dynamic_quantize_linear(NodeContext& c) {
   c.require_inputs(1, 1);
-  const DynamicRange range = dynamic_range(c, c.in(0));
-  c.out(0, range.values);
-  c.out(1, range.scale);
-  c.out(2, range.zero);
+  const std::vector<ValueId> results = c.composite_results("dynamic_quantize", {c.in(0)});
+  for (int i = 0; i < 3; ++i) c.out(i, results[static_cast<size_t>(i)]);
 }
 
 }  // namespace

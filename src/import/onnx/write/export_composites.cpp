@@ -146,6 +146,17 @@ bool write_quantization(NodeExport& e, bool quantizes) {
   return finish(e, quantizes ? "QuantizeLinear" : "DequantizeLinear");
 }
 
+bool write_integer_product(NodeExport& e, const char* op) {
+  if (e.node.attrs.has("groups")) {
+    const auto weights = static_dims(e.graph.type(e.node.inputs[1]).shape);
+    if (!weights) return false;
+    set_window(e);
+    set_ints(e.proto, "kernel_shape", Ints(weights->begin() + 2, weights->end()));
+    set_int(e.proto, "group", e.node.attrs.get_int("groups"));
+  }
+  return finish(e, op);
+}
+
 constexpr std::array kReductions = {
     Attribute{"reduce_mean", "ReduceMean"},
     Attribute{"reduce_l1", "ReduceL1"},
@@ -183,6 +194,9 @@ bool write_standard_composite(NodeExport& e) {
   if (name == "max_pool" || name == "average_pool") return write_pool(e);
   if (name == "conv_transpose") return write_conv_transpose(e);
   if (name == "quantize" || name == "dequantize") return write_quantization(e, name == "quantize");
+  if (name == "dynamic_quantize") return finish(e, "DynamicQuantizeLinear");
+  if (name == "matmul_integer") return write_integer_product(e, "MatMulInteger");
+  if (name == "conv_integer") return write_integer_product(e, "ConvInteger");
   return false;
 }
 

@@ -4,6 +4,7 @@
 
 #include "arith/simplify.h"
 #include "graph/data_sizes.h"
+#include "import/onnx/operator_table.h"
 #include "import/onnx/read/dtypes.h"
 #include "import/onnx/read/model_states.h"
 #include "import/onnx/read/tensor_reader.h"
@@ -13,17 +14,17 @@
 #include "support/error.h"
 
 namespace tessera::inline onnx_import {
-namespace {}  // namespace
-
 void GraphWriter::write_nodes(const Graph& graph, Names& names) {
+  const BlockProducts products(graph);
   for (const Node& node : graph.nodes()) {
+    if (products.is_part(node)) continue;
     for (const ValueId output : node.outputs)
       if (names[index(output)].empty()) names[index(output)] = context_.fresh_name(graph.value(output).name);
-    write_node(graph, node, names);
+    write_node(graph, node, names, products);
   }
 }
 
-void GraphWriter::write_node(const Graph& graph, const Node& node, const Names& names) {
+void GraphWriter::write_node(const Graph& graph, const Node& node, const Names& names, const BlockProducts& products) {
   for (const ValueId output : node.outputs)
     if (!graph.type(output).layout.row_major() || node.op->name == "relayout")
       throw NoOnnxForm({"TSR-1060",
@@ -40,6 +41,8 @@ void GraphWriter::write_node(const Graph& graph, const Node& node, const Names& 
       if (!find_composite(node.attrs.get<std::string>("name"))) return open(node, names);
       break;
     case OpKind::kExpression:
+      if (products.is_product(node)) return write_block_product(graph, node, names);
+      break;
     case OpKind::kProcedure:
     case OpKind::kView: break;
   }
@@ -63,6 +66,35 @@ void GraphWriter::write_operator(const Graph& graph, const Node& node, const Nam
   // Behind the nodes that compute its sizes.
   auto& nodes = *context_.scope().mutable_node();
   for (int i = place; i + 1 < nodes.size(); ++i) nodes.SwapElements(i, i + 1);
+}
+
+void GraphWriter::write_block_product(const Graph& graph, const Node& node, const Names& names) {
+  const Node& weights = *graph.producer(node.inputs[1]);
+  const BlockShape shape = block_shape(graph, weights);
+  const auto initializer = [&](size_t operand, const char* what, std::vector<int64_t> dims) {
+    const Tensor& tensor = *graph.producer(weights.inputs[operand])->attrs.get<TensorPtr>("value");
+    const std::string name = context_.fresh_name(names[index(node.outputs[0])] + what);
+    write_initializer(std::make_shared<const Tensor>(tensor.with_dims(std::move(dims))), name);
+    return name;
+  };
+  Names inputs = {names[index(node.inputs[0])],
+                  initializer(0, ".weights", {shape.rows, shape.groups, shape.group * shape.bits / 8}),
+                  initializer(1, ".scales", {shape.rows * shape.groups})};
+  if (weights.inputs.size() == 3)
+    inputs.push_back(initializer(2, ".zeros", {graph.type(weights.inputs[2]).dtype == DType::kU8
+                                                   ? shape.rows * ((shape.groups * shape.bits + 7) / 8)
+                                                   : shape.rows * shape.groups}));
+  onnx::NodeProto& proto = *context_.scope().add_node();
+  proto.set_op_type("MatMulNBits");
+  proto.set_domain(std::string(kContribDomain));
+  proto.set_name(node_name(node.loc));
+  set_inputs(proto, inputs);
+  proto.add_output(names[index(node.outputs[0])]);
+  set_int(proto, "K", shape.elements);
+  set_int(proto, "N", shape.rows);
+  set_int(proto, "bits", shape.bits);
+  set_int(proto, "block_size", shape.group);
+  uses_contrib_domain_ = true;
 }
 
 // The count kept within 0 and the bound, from which other sizes follow.

@@ -12,6 +12,7 @@
 
 #include "graph/control_flow.h"
 #include "graph/graph.h"
+#include "import/onnx/write/block_products.h"
 #include "import/onnx/write/export_context.h"
 
 namespace tessera::inline onnx_import {
@@ -35,6 +36,7 @@ class GraphWriter {
   void write_copy(const std::string& from, const std::string& to, const std::string& loc);
   void write_initializer(const TensorPtr& tensor, const std::string& name);
   bool uses_own_domain() const { return uses_own_domain_; }
+  bool uses_contrib_domain() const { return uses_contrib_domain_; }
 
   // Each constant begins at a multiple of this, so that it can be used where it is mapped.
   static int64_t aligned(int64_t offset) { return (offset + 63) / 64 * 64; }
@@ -42,8 +44,10 @@ class GraphWriter {
  private:
   using Names = std::vector<std::string>;
 
-  void write_node(const Graph& graph, const Node& node, const Names& names);
+  void write_node(const Graph& graph, const Node& node, const Names& names, const BlockProducts& products);
   void write_operator(const Graph& graph, const Node& node, const Names& names);
+  // A product with weights in groups as MatMulNBits (block_products.h).
+  void write_block_product(const Graph& graph, const Node& node, const Names& names);
   void write_bind_size(const Node& node, const Names& names);
   void open(const Node& node, const Names& outer);
   std::string node_name(const std::string& loc);
@@ -67,7 +71,7 @@ class GraphWriter {
   std::vector<TensorPtr>* data_;
   std::string data_name_;
   int64_t offset_ = 0;
-  bool uses_own_domain_ = false;
+  bool uses_own_domain_ = false, uses_contrib_domain_ = false;
   std::unordered_set<std::string> node_names_;
 };
 

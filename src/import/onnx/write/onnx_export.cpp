@@ -8,6 +8,7 @@
 #include <fstream>
 
 #include "arith/simplify.h"
+#include "import/onnx/operator_table.h"
 #include "import/onnx/read/model_states.h"
 #include "import/onnx/read/tensor_reader.h"
 #include "import/onnx/write/export_context.h"
@@ -169,6 +170,11 @@ onnx::ModelProto model_of(const Graph& graph, std::vector<TensorPtr>* data, cons
     onnx::OperatorSetIdProto& own = *model.add_opset_import();
     own.set_domain(kOwnDomain);
     own.set_version(1);
+  }
+  if (writer.uses_contrib_domain()) {
+    onnx::OperatorSetIdProto& contrib = *model.add_opset_import();
+    contrib.set_domain(std::string(kContribDomain));
+    contrib.set_version(1);
   }
   return std::move(model);
 }

@@ -6,6 +6,8 @@
 // - a graph output that is an input or another output too becomes a copy with a name of its own;
 // - `if` becomes If, a scan Scan, and any other `loop` a Loop, whose body gathers slices and writes rows itself where
 //   it may end early;
+// - products with weights in groups that have scales of their own (dequantize_blocks of u4 and u8) become
+//   com.microsoft's MatMulNBits, which is read with a reshape or two;
 // - symbols are names of dimensions, without their ranges, and sizes are computed from the shapes of the inputs;
 // - a state NAME is an input NAME with its initial value as the initializer, and an output NAME.next; that they are one
 //   state stands in the metadata (read/model_states.h).
