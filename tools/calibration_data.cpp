@@ -81,6 +81,7 @@ CalibrationData::CalibrationData(std::string path, PictureOptions pictures, size
     there = 1;
   }
   if (there == 0) refuse("TSR-6240", fmt::format("'{}' holds no samples", path_), "at least one");
+  total_ = there;
   const size_t taken = most == 0 ? there : std::min(most, there);
   for (size_t i = 0; i < taken; ++i) places_.push_back(i * there / taken);
 }

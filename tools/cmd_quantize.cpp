@@ -2,9 +2,11 @@
 #include <algorithm>
 #include <cmath>
 #include <filesystem>
+#include <fstream>
 #include <iostream>
 #include <memory>
 #include <optional>
+#include <sstream>
 
 #include <fmt/format.h>
 #include <CLI/CLI.hpp>
@@ -13,7 +15,6 @@
 #include "calibration_data.h"
 #include "commands.h"
 #include "compile_flags.h"
-#include "diagnose/text_table.h"
 #include "driver/compile.h"
 #include "driver/engine/output_guard.h"
 #include "driver/model_file.h"
@@ -23,6 +24,7 @@
 #include "import/onnx/write/onnx_export.h"
 #include "package/atomic_file.h"
 #include "progress.h"
+#include "quantization_report.h"
 #include "refuse.h"
 #include "run_flags.h"
 #include "support/error.h"
@@ -37,11 +39,12 @@ struct QuantizeCommand {
   CompileFlags compile;
   RunFlags pictures;
   std::string model, calibration, output, method = "minmax", granularity, activations = "u8", scheme = "static";
+  std::string labels, per_layer;
   std::vector<std::string> keep;
-  double percentile = 99.99, min_speedup = 1, min_sqnr = 0;
+  double percentile = 99.99, min_speedup = 1, min_sqnr = 0, max_drop = 100;
   int64_t samples = 0, bits = 0, group = 32;
   bool zeros = true;
-  bool all = false, json = false, quiet = false;
+  bool all = false, sensitivity = false, json = false, quiet = false;
 };
 
 void check_numbers(const QuantizeCommand& command) {
@@ -50,6 +53,8 @@ void check_numbers(const QuantizeCommand& command) {
   if (command.samples < 0) refuse("TSR-4085", fmt::format("--samples {}", command.samples), "0 (all) or more");
   if (!(command.min_speedup >= 0) || !std::isfinite(command.min_speedup))
     refuse("TSR-4085", fmt::format("--min-speedup {}", command.min_speedup), "a finite number, 0 or more");
+  if (!(command.max_drop >= 0 && command.max_drop <= 100))
+    refuse("TSR-4085", fmt::format("--max-drop {}", command.max_drop), "percent: 0 to 100");
   if (!std::isfinite(command.min_sqnr))
     refuse("TSR-4085", fmt::format("--min-sqnr {}", command.min_sqnr), "a finite number of decibels");
 }
@@ -72,6 +77,8 @@ int64_t bits_of(const QuantizeCommand& command) {
 
 void check_form(const QuantizeCommand& command) {
   const Scheme scheme = scheme_of(command);
+  if (!command.labels.empty() && command.calibration.empty())
+    refuse("TSR-4085", "--labels without --calib", "the samples that the labels are of");
   if (scheme == Scheme::kStatic && command.calibration.empty())
     refuse("TSR-4085", "--scheme static without --calib", "samples of the inputs",
            "--scheme dynamic and weight-only need none");
@@ -83,6 +90,14 @@ void check_form(const QuantizeCommand& command) {
     refuse("TSR-4085", fmt::format("--bits {}", bits), scheme == Scheme::kWeightOnly ? "4 or 8" : "2 to 8");
   if (command.group < 16 || command.group > 65536 || (command.group & (command.group - 1)) != 0)
     refuse("TSR-4085", fmt::format("--group {}", command.group), "a power of two from 16 to 65536");
+}
+
+std::string plan_text(const std::string& path) {
+  std::ifstream file(path, std::ios::binary);
+  if (!file) refuse("TSR-6211", fmt::format("'{}' cannot be read", path), "a file");
+  std::ostringstream text;
+  text << file.rdbuf();
+  return text.str();
 }
 
 QuantizationOptions options_of(const QuantizeCommand& command) {
@@ -101,6 +116,11 @@ QuantizationOptions options_of(const QuantizeCommand& command) {
   form.has_zeros = form.scheme == Scheme::kWeightOnly && command.zeros;
   options.keep = command.keep;
   options.contest = !command.all;
+  if (!command.per_layer.empty())
+    options.plan = PrecisionPlan(plan_text(command.per_layer), command.per_layer);
+  if (command.max_drop < 100) options.limits.most_drop = command.max_drop;
+  if (command.min_sqnr > 0) options.limits.least_sqnr = command.min_sqnr;
+  options.losses = command.sensitivity || command.max_drop < 100 || command.min_sqnr > 0;
   return options;
 }
 
@@ -143,66 +163,18 @@ void write_quantized(const QuantizeCommand& command, const Graph& graph) {
   write_module(compile_graph(graph, options, runner), command.output);
 }
 
-std::string decibels(double value) { return std::isinf(value) ? "equal" : fmt::format("{:.1f} dB", value); }
-std::string layer_time(double microseconds) { return microseconds < 0 ? "" : time_text(microseconds); }
-
-nlohmann::json json_of(const QuantizeCommand& command, const QuantizationReport& report) {
-  nlohmann::json layers = nlohmann::json::array(), outputs = nlohmann::json::array();
-  for (const LayerReport& layer : report.layers) {
-    nlohmann::json row = {{"layer", layer.product.name},
-                          {"multiply_adds", layer.product.multiply_adds},
-                          {"choice", layer_choice_text(layer.choice)},
-                          {"low", layer.range.low},
-                          {"high", layer.range.high}};
-    if (layer.real_us >= 0) row["f32_us"] = layer.real_us, row["bytes_us"] = layer.byte_us;
-    layers.push_back(std::move(row));
-  }
-  for (const OutputReport& output : report.outputs) {
-    nlohmann::json row = {{"output", output.name}, {"agreement", output.agreement}};
-    if (std::isfinite(output.sqnr_db)) row["sqnr_db"] = output.sqnr_db;
-    outputs.push_back(std::move(row));
-  }
-  nlohmann::json json = {{"model", command.model},      {"samples", report.samples},    {"threads", report.threads},
-                         {"f32_ms", report.real_ms},    {"bytes_ms", report.byte_ms},   {"speedup", report.speedup()},
-                         {"layers", std::move(layers)}, {"outputs", std::move(outputs)}};
-  if (!command.output.empty()) json["output"] = command.output;
-  return json;
-}
-
-void print_report(const QuantizeCommand& command, const QuantizationReport& report) {
-  using Align = TextTable::Align;
-  TextTable layers({{"layer", Align::kLeft, 48},
-                    {"multiply-adds", Align::kRight},
-                    {"f32", Align::kRight},
-                    {"bytes", Align::kRight},
-                    {"range", Align::kLeft},
-                    {"becomes", Align::kLeft}});
-  size_t in_bytes = 0;
-  for (const LayerReport& layer : report.layers) {
-    const bool is_in_bytes = layer.choice == LayerChoice::kBytes;
-    in_bytes += is_in_bytes;
-    layers.add(
-        {layer.product.name, count_text(layer.product.multiply_adds), layer_time(layer.real_us),
-         layer_time(layer.byte_us),
-         layer.choice == LayerChoice::kKept ? "" : fmt::format("{:.4g} .. {:.4g}", layer.range.low, layer.range.high),
-         std::string(layer_choice_text(layer.choice))},
-        is_in_bytes ? "" : "33");
-  }
-  fmt::print("{}\n", layers.to_string({stdout_has_colour()}));
-  for (const OutputReport& output : report.outputs)
-    fmt::print("output '{}': signal to quantisation noise {}, largest element in the same place {:.2f} %\n",
-               output.name, decibels(output.sqnr_db), 100 * output.agreement);
-  fmt::print(
-      "{} of {} layers in bytes, {} samples, {} thread{}: f32 {:.3f} ms, bytes {:.3f} ms, {:.2f} times as fast{}\n",
-      in_bytes, report.layers.size(), report.samples, report.threads, report.threads == 1 ? "" : "s", report.real_ms,
-      report.byte_ms, report.speedup(), command.output.empty() ? "" : ", written to " + command.output);
-}
-
 // A quantisation that does not pay is not written.
 void require_gain(const QuantizeCommand& command, const QuantizationReport& report) {
-  const bool has_bytes = std::any_of(report.layers.begin(), report.layers.end(),
-                                     [](const LayerReport& layer) { return layer.choice == LayerChoice::kBytes; });
-  if (!has_bytes)
+  const auto count = [&](LayerChoice choice) {
+    return std::count_if(report.layers.begin(), report.layers.end(),
+                         [&](const LayerReport& layer) { return layer.choice == choice; });
+  };
+  const std::string limits =
+      command.max_drop < 100 ? fmt::format("at most {} % lost", command.max_drop) : fmt::format("at least {} dB", command.min_sqnr);
+  if (count(LayerChoice::kBytes) == 0 && count(LayerChoice::kLoss) > 0)
+    refuse("TSR-4087", "each choice of layers loses more than that", limits,
+           "ask for less, or try --method mse, percentile or entropy, or --adaround");
+  if (count(LayerChoice::kBytes) == 0)
     refuse("TSR-4086", fmt::format("no layer is faster in bytes; the model takes {:.3f} ms in f32", report.real_ms),
            "a layer that gains", "use the model as it is; --all quantises layers that are slower so");
   if (report.speedup() < command.min_speedup)
@@ -211,12 +183,29 @@ void require_gain(const QuantizeCommand& command, const QuantizationReport& repo
                        report.speedup()),
            fmt::format("at least {} times", command.min_speedup),
            "use the model as it is, or ask for less with --min-speedup 0");
-  for (const OutputReport& output : report.outputs)
+  for (const OutputReport& output : report.outputs) {
     if (output.sqnr_db < command.min_sqnr)
       refuse("TSR-4087",
              fmt::format("output '{}' has {:.1f} dB of signal to quantisation noise", output.name, output.sqnr_db),
              fmt::format("at least {} dB", command.min_sqnr),
              "try --method mse, percentile or entropy, or keep layers in f32 with --keep");
+    if (output.drop > command.max_drop)
+      refuse("TSR-4087", fmt::format("output '{}' loses {:.2f} %", output.name, output.drop),
+             fmt::format("at most {} %", command.max_drop),
+             "try --method mse, percentile or entropy, or keep layers in f32 with --keep");
+  }
+}
+
+std::vector<int64_t> labels_of_samples(const QuantizeCommand& command, const CalibrationData& data) {
+  const Tensor labels = read_tensor_file(parse_tensor_spec("@" + command.labels, true));
+  const bool fits = is_int(labels.dtype()) && labels.dims().size() == 1 &&
+                    labels.dims()[0] == static_cast<int64_t>(data.total());
+  if (!fits)
+    refuse("TSR-6240", fmt::format("--labels {} is {}[{}]", command.labels, dtype_name(labels.dtype()), fmt::join(labels.dims(), ",")),
+           fmt::format("an integer for each of the {} samples", data.total()));
+  std::vector<int64_t> taken;
+  for (size_t i = 0; i < data.count(); ++i) taken.push_back(labels.get_int(static_cast<int64_t>(data.place(i))));
+  return taken;
 }
 
 int quantize_model_file(const QuantizeCommand& command) {
@@ -237,17 +226,26 @@ int quantize_model_file(const QuantizeCommand& command) {
     Progress progress("quantising " + std::filesystem::path(command.model).filename().string());
     const Graph model = read_graph(command, data ? &*data : nullptr);
     const std::vector<TensorInfo> inputs = inputs_of(model);
-    const SampleSource samples =
-        data ? SampleSource{data->count(), [&](size_t number) { return data->sample(number, inputs); }}
-             : SampleSource{1, [&](size_t) { return random_inputs(inputs); }};
+    SampleSource samples =
+        data ? SampleSource{data->count(), [&](size_t number) { return data->sample(number, inputs); }, {}}
+             : SampleSource{1, [&](size_t) { return random_inputs(inputs); }, {}};
+    if (!command.labels.empty()) samples.labels = labels_of_samples(command, *data);
     quantized = quantize_model(model, samples, options, driver_options(command.compile),
                                [&](std::string_view step) { progress.update(std::string(step)); });
     require_gain(command, quantized.report);
     progress.update("writing");
     if (!command.output.empty()) write_quantized(command, quantized.graph);
   }
-  if (command.json) std::cout << json_line(json_of(command, quantized.report));
-  else if (!command.quiet) print_report(command, quantized.report);
+  if (command.json) {
+    nlohmann::json json = quantization_json(quantized.report);
+    json["model"] = command.model;
+    json["scheme"] = command.scheme;
+    if (!command.output.empty()) json["output"] = command.output;
+    std::cout << json_line(json);
+  } else if (!command.quiet) {
+    fmt::print("{}{}\n", quantization_text(quantized.report, {stdout_has_colour()}),
+               command.output.empty() ? "" : ", written to " + command.output);
+  }
   return kExitOk;
 }
 
@@ -296,10 +294,21 @@ Command add_quantize_command(CLI::App& root) {
   app->add_option("--keep", c.keep, "A layer that stays in f32, by its name; * and ? stand for other characters")
       ->allow_extra_args(false)
       ->type_name("PATTERN");
+  app->add_option("--per-layer", c.per_layer,
+                  "A file with a pattern of layers and f32 or i8 on each line: what these are, whatever is measured")
+      ->type_name("FILE");
   app->add_flag("--all", c.all, "Layers become bytes even where they are slower so");
+  app->add_flag("--sensitivity", c.sensitivity,
+                "Measure what each layer loses by itself, and list choices of layers by time and loss");
+  app->add_option("--max-drop", c.max_drop,
+                  "Take layers out until no output loses more: points of accuracy with --labels, otherwise the percentage\n"
+                  "of largest elements that move")
+      ->type_name("PERCENT");
+  app->add_option("--labels", c.labels, "The right place of the first output's largest element for each sample: a .npy file of integers")
+      ->type_name("FILE");
   app->add_option("--min-speedup", c.min_speedup, "Refuse unless the network is so many times as fast as in f32")
       ->capture_default_str();
-  app->add_option("--min-sqnr", c.min_sqnr, "Refuse unless each output has so many decibels of signal to noise")
+  app->add_option("--min-sqnr", c.min_sqnr, "Take layers out until each output has so many decibels of signal to noise")
       ->capture_default_str();
   app->add_flag("--json", c.json, "Print one line of JSON instead of text");
   app->add_flag("-q,--quiet", c.quiet, "Print nothing on success");

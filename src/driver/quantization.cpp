@@ -2,7 +2,6 @@
 
 #include <fmt/format.h>
 
-#include <fnmatch.h>
 #include <algorithm>
 #include <array>
 #include <chrono>
@@ -17,10 +16,13 @@
 #include "driver/compile.h"
 #include "driver/compile_options.h"
 #include "driver/engine/native_model.h"
+#include "driver/layer_losses.h"
+#include "driver/output_comparison.h"
 #include "graph_passes/pass.h"
 #include "graph_passes/rewrite/decompose.h"
 #include "interp/graph_interp.h"
 #include "ops/op_table.h"
+#include "quantize/switched_graph.h"
 #include "support/error.h"
 
 namespace tessera::inline driver {
@@ -100,16 +102,6 @@ struct TimesInTurn {
   double real_ms = 0, byte_ms = 0;
 };
 
-// Names of nodes have brackets, which are nothing special here.
-bool matches(const std::string& pattern, const std::string& name) {
-  std::string escaped;
-  for (const char c : pattern) {
-    if (c == '[' || c == ']' || c == '\\') escaped += '\\';
-    escaped += c;
-  }
-  return fnmatch(escaped.c_str(), name.c_str(), 0) == 0;
-}
-
 // One after the other, so that both have the same neighbours on the machine; the least times, which those disturb
 // least: a longer run is interrupted more often than a shorter one, so medians would flatter the faster model.
 TimesInTurn time_in_turn(Model& real, Model& bytes) {
@@ -130,49 +122,6 @@ TimesInTurn time_in_turn(Model& real, Model& bytes) {
   return {*std::min_element(real_ms.begin(), real_ms.end()), *std::min_element(byte_ms.begin(), byte_ms.end())};
 }
 
-// What of the places of the largest elements along the last dimension is equal.
-class Comparison {
- public:
-  explicit Comparison(std::string name) : name_(std::move(name)) {}
-
-  void add(const Tensor& real, const Tensor& bytes) {
-    const int64_t count = real.num_elements();
-    const int64_t row = real.dims().empty() ? 1 : real.dims().back();
-    for (int64_t i = 0; i < count; ++i) {
-      const double a = real.get_double(i), b = bytes.get_double(i);
-      const bool both_nan = std::isnan(a) && std::isnan(b);
-      if (!std::isfinite(a) || !std::isfinite(b)) {
-        // No number says how far these are apart.
-        if (a != b && !both_nan) noise_ = std::numeric_limits<double>::infinity();
-        continue;
-      }
-      signal_ += a * a;
-      noise_ += (a - b) * (a - b);
-    }
-    for (int64_t begin = 0; row > 1 && begin + row <= count; begin += row) {
-      ++rows_;
-      equal_ += largest(real, begin, row) == largest(bytes, begin, row);
-    }
-  }
-
-  OutputReport report() const {
-    const double sqnr = noise_ > 0 ? 10 * std::log10(signal_ / noise_) : std::numeric_limits<double>::infinity();
-    return {name_, sqnr, rows_ == 0 ? 1 : static_cast<double>(equal_) / static_cast<double>(rows_)};
-  }
-
- private:
-  static int64_t largest(const Tensor& tensor, int64_t begin, int64_t row) {
-    int64_t best = begin;
-    for (int64_t i = begin + 1; i < begin + row; ++i)
-      if (tensor.get_double(i) > tensor.get_double(best)) best = i;
-    return best - begin;
-  }
-
-  std::string name_;
-  double signal_ = 0, noise_ = 0;
-  int64_t rows_ = 0, equal_ = 0;
-};
-
 class Quantization {
  public:
   Quantization(const Graph& model, const SampleSource& samples, const QuantizationOptions& options,
@@ -184,6 +133,7 @@ class Quantization {
     calibrate();
     round_weights();
     auto [real, bytes] = contest();
+    if (options_.losses) weigh_losses(*real, bytes);
     step_("comparing");
     compare(*real, *bytes);
     return {quantized(), std::move(report_)};
@@ -195,18 +145,28 @@ class Quantization {
     for (WeightedProduct& product : weighted_products(graph_)) {
       LayerReport layer;
       for (const std::string& pattern : options_.keep)
-        if (matches(pattern, product.name)) {
+        if (matches_pattern(pattern, product.name)) {
           layer.choice = LayerChoice::kKept;
           unused.erase(pattern);
         }
+      if (const auto precision = options_.plan.precision_of(product.name)) {
+        layer.is_asked = true;
+        layer.choice = *precision == LayerPrecision::kF32 ? LayerChoice::kKept : LayerChoice::kBytes;
+      }
       if (layer.choice == LayerChoice::kBytes && !has_form(graph_, product, options_.form.scheme))
         layer.choice = LayerChoice::kNoForm;
       layer.product = std::move(product);
       report_.layers.push_back(std::move(layer));
     }
+    std::vector<std::string> names;
+    for (const LayerReport& layer : report_.layers) names.push_back(layer.product.name);
+    for (const std::string& pattern : options_.plan.unused(names))
+      throw UserError({.id = "TSR-4088",
+                       .message = fmt::format("'{}' is the name of no layer", pattern),
+                       .node = {},
+                       .legal = fmt::format("{}", fmt::join(names, ", ")),
+                       .hint = {}});
     if (!unused.empty()) {
-      std::vector<std::string> names;
-      for (const LayerReport& layer : report_.layers) names.push_back(layer.product.name);
       throw UserError({.id = "TSR-4085",
                        .message = fmt::format("--keep {}: no layer has such a name", *unused.begin()),
                        .node = {},
@@ -283,10 +243,7 @@ class Quantization {
   Graph quantized() const {
     std::vector<QuantizedProduct> products;
     for (const LayerReport& layer : report_.layers)
-      if (layer.choice == LayerChoice::kBytes)
-        products.push_back({.product = layer.product,
-                            .range = layer.range,
-                            .weights = weights_.at({layer.product.weights, layer.product.outputs_axis})});
+      if (layer.choice == LayerChoice::kBytes) products.push_back(product_of(layer));
     return without_dead_code(quantized_graph(graph_, products, options_.form, standard_ops()), driver_);
   }
 
@@ -327,7 +284,7 @@ class Quantization {
         if (layer.choice != LayerChoice::kBytes || before == real_times.end() || after == byte_times.end()) continue;
         layer.real_us = now.layers[i].real_us = before->second;
         layer.byte_us = now.layers[i].byte_us = after->second;
-        if (!options_.contest || layer.byte_us < layer.real_us) continue;
+        if (!options_.contest || layer.is_asked || layer.byte_us < layer.real_us) continue;
         layer.choice = LayerChoice::kSlower;
         changed = true;
       }
@@ -342,17 +299,78 @@ class Quantization {
     return {std::move(real), std::move(best.model)};
   }
 
+  QuantizedProduct product_of(const LayerReport& layer) const {
+    return {.product = layer.product,
+            .range = layer.range,
+            .weights = weights_.at({layer.product.weights, layer.product.outputs_axis})};
+  }
+
+  // What each layer loses by itself; then layers go back to f32 until what all lose together is within the limits.
+  void weigh_losses(Model& real, std::unique_ptr<Model>& bytes) {
+    std::vector<LayerReport*> layers;
+    std::vector<QuantizedProduct> products;
+    for (LayerReport& layer : report_.layers) {
+      if (layer.choice != LayerChoice::kBytes && layer.choice != LayerChoice::kSlower) continue;
+      layers.push_back(&layer);
+      products.push_back(product_of(layer));
+    }
+    step_("compiling with switches");
+    LayerLosses losses(compiled(switched_graph(graph_, products, options_.form, standard_ops()), driver_), samples_,
+                       layers.size());
+    std::vector<size_t> in_bytes;
+    std::vector<LayerGain> gains;
+    for (size_t i = 0; i < layers.size(); ++i) {
+      step_(fmt::format("losses: layer {} of {}", i + 1, layers.size()));
+      std::vector<bool> alone(layers.size(), false);
+      alone[i] = true;
+      double least = std::numeric_limits<double>::infinity();
+      for (const OutputReport& output : losses.measure(alone)) least = std::min(least, output.sqnr_db);
+      layers[i]->sqnr_db = least;
+      if (layers[i]->choice != LayerChoice::kBytes || layers[i]->is_asked) continue;
+      in_bytes.push_back(i);
+      gains.push_back({(layers[i]->real_us - layers[i]->byte_us) / 1000, std::pow(10, -least / 10)});
+    }
+    size_t tried = 0;
+    const ChosenLayers chosen =
+        choose_layers(gains, report_.real_ms, options_.limits, [&](const std::vector<bool>& choice) {
+          step_(fmt::format("losses: choice {} of {}", ++tried, gains.size() + 1));
+          std::vector<bool> all(layers.size(), false);
+          for (size_t i = 0; i < layers.size(); ++i)
+            all[i] = layers[i]->choice == LayerChoice::kBytes && layers[i]->is_asked;
+          for (size_t i = 0; i < choice.size(); ++i) all[in_bytes[i]] = choice[i];
+          return losses.measure(all);
+        });
+    report_.selections = chosen.selections;
+    bool changed = false;
+    for (size_t i = 0; i < in_bytes.size(); ++i) {
+      if (chosen.layers[i]) continue;
+      layers[in_bytes[i]]->choice = LayerChoice::kLoss;
+      changed = true;
+    }
+    if (!changed) return;
+    step_("compiling without the layers that lose too much");
+    bytes = compiled(quantized(), driver_);
+    bytes->bind(samples_.at(0));
+    bytes->run();
+    step_("timing the network");
+    const TimesInTurn times = time_in_turn(real, *bytes);
+    report_.real_ms = times.real_ms;
+    report_.byte_ms = times.byte_ms;
+  }
+
   void compare(Model& real, Model& bytes) {
-    std::vector<Comparison> outputs;
+    std::vector<OutputComparison> outputs;
     for (const TensorInfo& output : real.outputs()) outputs.emplace_back(output.name);
     for (size_t sample = 0; sample < samples_.count; ++sample) {
       for (Model* model : {&real, &bytes}) {
         model->bind(samples_.at(sample));
         model->run();
       }
-      for (size_t i = 0; i < outputs.size(); ++i) outputs[i].add(real.results()[i], bytes.results()[i]);
+      for (size_t i = 0; i < outputs.size(); ++i)
+        outputs[i].add(real.results()[i], bytes.results()[i],
+                       i == 0 && !samples_.labels.empty() ? std::optional(samples_.labels[sample]) : std::nullopt);
     }
-    for (const Comparison& output : outputs) report_.outputs.push_back(output.report());
+    for (const OutputComparison& output : outputs) report_.outputs.push_back(output.report());
   }
 
   const SampleSource& samples_;
@@ -384,6 +402,7 @@ std::string_view layer_choice_text(LayerChoice choice) {
     case LayerChoice::kKept: return "f32: kept";
     case LayerChoice::kSlower: return "f32: bytes are not faster";
     case LayerChoice::kUnseen: return "f32: no numbers seen";
+    case LayerChoice::kLoss: return "f32: the outputs would lose too much";
     case LayerChoice::kNoForm: return "f32: the scheme has no form for it";
   }
   return "";

@@ -5,11 +5,16 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
 
+#include "driver/layer_losses.h"
 #include "driver/options.h"
+#include "driver/output_comparison.h"
+#include "driver/precision_plan.h"
+#include "driver/sample_source.h"
 #include "graph/graph.h"
 #include "quantize/quantize_graph.h"
 #include "quantize/range.h"
@@ -17,17 +22,16 @@
 
 namespace tessera::inline driver {
 
-// Samples of a model's inputs, one at a time, so that memory does not grow with their number.
-struct SampleSource {
-  size_t count = 0;
-  std::function<std::vector<Tensor>(size_t sample)> at;  // one tensor for each input
-};
-
 struct QuantizationOptions {
   RangeOptions range;
   QuantizeOptions form;
   std::vector<std::string> keep;  // patterns with * and ? of the names of layers that stay in f32
+  PrecisionPlan plan;             // what it says of a layer holds, whatever is measured
   bool contest = true;            // leave layers in f32 whose kernels are not faster in bytes
+  // Measure what each layer loses, and take layers out until no output loses more than this, those first that lose
+  // most for what they gain.
+  bool losses = false;
+  LossLimits limits;
 };
 
 enum class LayerChoice : uint8_t {
@@ -36,27 +40,25 @@ enum class LayerChoice : uint8_t {
   kSlower,  // its kernel takes at least as long in bytes
   kUnseen,  // no finite value of its data was seen
   kNoForm,  // the scheme has none for it
+  kLoss,    // the outputs would lose more than the limits allow
 };
 std::string_view layer_choice_text(LayerChoice choice);  // "bytes", "f32: kept", ...
 
 struct LayerReport {
   WeightedProduct product;
   LayerChoice choice = LayerChoice::kBytes;
+  bool is_asked = false;  // the plan says it, whatever times and losses are
   Range range;
   double real_us = -1, byte_us = -1;  // of the kernels that it is part of; -1: not measured
-};
-
-// Over all samples: the ratio of the squares of the f32 model's values to those of the differences, in dB.
-struct OutputReport {
-  std::string name;
-  double sqnr_db = 0;    // infinity: equal
-  double agreement = 1;  // of the places of the largest element along the last dimension, the share that is equal
+  // With `losses`, of the output that loses most: signal to noise when no other layer is quantised.
+  std::optional<double> sqnr_db = {};
 };
 
 struct QuantizationReport {
   std::vector<LayerReport> layers;
   std::vector<OutputReport> outputs;
-  double real_ms = 0, byte_ms = 0;  // the least of runs in turn
+  std::vector<LayerSelection> selections;  // with `losses`
+  double real_ms = 0, byte_ms = 0;         // the least of runs in turn
   size_t samples = 0;
   int threads = 0;
 

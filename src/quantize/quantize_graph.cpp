@@ -68,10 +68,9 @@ class Quantizer {
 
   ValueId dynamic_form(const QuantizedProduct& product, const Node& node, const std::vector<ValueId>& inputs) {
     const WeightedProduct& p = product.product;
-    at_data(product, node);
+    builder_.set_loc(node.loc);  // its range is part of what it costs
     auto& bytes = dynamic_[p.data];
     if (bytes.empty()) bytes = add_composite(builder_, ops_, "dynamic_quantize", {inputs[0]});
-    builder_.set_loc(node.loc);
     const IntegerConstants weights = integer_weights(product);
     std::vector<ValueId> operands = {bytes[0], weights.integers, bytes[2]};
     Attrs attrs;
