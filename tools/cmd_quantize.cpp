@@ -44,7 +44,7 @@ struct QuantizeCommand {
   double percentile = 99.99, min_speedup = 1, min_sqnr = 0, max_drop = 100;
   int64_t samples = 0, bits = 0, group = 32;
   bool zeros = true;
-  bool all = false, sensitivity = false, json = false, quiet = false;
+  bool all = false, sensitivity = false, equalize = false, ada_round = false, correct_bias = true, json = false, quiet = false;
 };
 
 void check_numbers(const QuantizeCommand& command) {
@@ -77,6 +77,8 @@ int64_t bits_of(const QuantizeCommand& command) {
 
 void check_form(const QuantizeCommand& command) {
   const Scheme scheme = scheme_of(command);
+  if (command.ada_round && command.calibration.empty())
+    refuse("TSR-4085", "--adaround without --calib", "samples of the inputs");
   if (!command.labels.empty() && command.calibration.empty())
     refuse("TSR-4085", "--labels without --calib", "the samples that the labels are of");
   if (scheme == Scheme::kStatic && command.calibration.empty())
@@ -116,6 +118,9 @@ QuantizationOptions options_of(const QuantizeCommand& command) {
   form.has_zeros = form.scheme == Scheme::kWeightOnly && command.zeros;
   options.keep = command.keep;
   options.contest = !command.all;
+  options.equalize = command.equalize;
+  options.ada_round = command.ada_round;
+  options.correct_bias = command.correct_bias && !command.calibration.empty();
   if (!command.per_layer.empty())
     options.plan = PrecisionPlan(plan_text(command.per_layer), command.per_layer);
   if (command.max_drop < 100) options.limits.most_drop = command.max_drop;
@@ -298,6 +303,12 @@ Command add_quantize_command(CLI::App& root) {
                   "A file with a pattern of layers and f32 or i8 on each line: what these are, whatever is measured")
       ->type_name("FILE");
   app->add_flag("--all", c.all, "Layers become bytes even where they are slower so");
+  app->add_flag("--equalize", c.equalize,
+                "Scale channels between layers first, so that the weights of each are about as large");
+  app->add_flag("--adaround", c.ada_round,
+                "Round each weight up or down so that the layer's outputs for the samples change least");
+  app->add_flag("--bias-correction,!--no-bias-correction", c.correct_bias,
+                "Take off what rounding shifts the means of a layer's outputs for the samples by; on unless told otherwise");
   app->add_flag("--sensitivity", c.sensitivity,
                 "Measure what each layer loses by itself, and list choices of layers by time and loss");
   app->add_option("--max-drop", c.max_drop,

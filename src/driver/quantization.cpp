@@ -11,6 +11,7 @@
 #include <numeric>
 #include <set>
 #include <span>
+#include <utility>
 
 #include "driver/analysis/kernel_times.h"
 #include "driver/compile.h"
@@ -22,6 +23,8 @@
 #include "graph_passes/rewrite/decompose.h"
 #include "interp/graph_interp.h"
 #include "ops/op_table.h"
+#include "quantize/equalize.h"
+#include "quantize/layer_inputs.h"
 #include "quantize/switched_graph.h"
 #include "support/error.h"
 
@@ -123,15 +126,19 @@ TimesInTurn time_in_turn(Model& real, Model& bytes) {
 }
 
 class Quantization {
+  static constexpr int64_t kMostGramBytes = int64_t{64} << 20;
+
  public:
   Quantization(const Graph& model, const SampleSource& samples, const QuantizationOptions& options,
                const DriverOptions& driver, const Step& on_step)
-      : samples_(samples), options_(options), driver_(driver), step_(on_step), graph_(quantizable(model, driver)) {}
+      : samples_(samples), options_(options), driver_(driver), step_(on_step), graph_(prepared(model)) {}
 
   QuantizedModel run() {
     find_layers();
     calibrate();
     round_weights();
+    if (options_.ada_round) round_weights_for_data();
+    if (options_.correct_bias) correct_biases();
     auto [real, bytes] = contest();
     if (options_.losses) weigh_losses(*real, bytes);
     step_("comparing");
@@ -140,6 +147,86 @@ class Quantization {
   }
 
  private:
+  Graph prepared(const Graph& model) {
+    Graph graph = quantizable(model, driver_);
+    if (!options_.equalize) return graph;
+    Equalized made = equalized(graph);
+    report_.equalized_pairs = made.pairs;
+    return std::move(made.graph);
+  }
+
+  // Runs all samples and calls `use` with the results of each.
+  void run_samples(Graph graph, std::string_view what, const std::function<void(const std::vector<Tensor>&)>& use) {
+    step_(fmt::format("compiling for {}", what));
+    const auto model = compiled(std::move(graph), driver_);
+    for (size_t sample = 0; sample < samples_.count; ++sample) {
+      step_(fmt::format("{}: sample {} of {}", what, sample + 1, samples_.count));
+      model->bind(samples_.at(sample));
+      model->run();
+      use(model->results());
+    }
+  }
+
+  // In turns of as many layers as kMostGramBytes have room for, so that memory does not grow with the model.
+  void round_weights_for_data() {
+    std::vector<WeightedProduct> turn;
+    std::set<std::pair<ValueId, size_t>> seen;
+    int64_t bytes = 0;
+    for (const LayerReport& layer : report_.layers) {
+      const WeightedProduct& product = layer.product;
+      if (layer.choice != LayerChoice::kBytes || !seen.emplace(product.weights, product.outputs_axis).second) continue;
+      const ProductTerms terms = product_terms(graph_, product);
+      const int64_t needed = terms.groups * terms.terms * terms.terms * 4;
+      if (terms.terms > kMostGramBytes / 4 || needed > kMostGramBytes) continue;
+      if (bytes + needed > kMostGramBytes) round_turn(std::exchange(turn, {})), bytes = 0;
+      turn.push_back(product);
+      bytes += needed;
+    }
+    if (!turn.empty()) round_turn(turn);
+  }
+
+  void round_turn(const std::vector<WeightedProduct>& products) {
+    std::vector<std::vector<float>> grams(products.size());
+    run_samples(gram_graph(graph_, products, standard_ops()), "rounding", [&](const std::vector<Tensor>& results) {
+      for (size_t i = 0; i < products.size(); ++i) {
+        const std::span<const float> numbers = results[i].as<float>();
+        grams[i].resize(numbers.size());
+        for (size_t k = 0; k < numbers.size(); ++k) grams[i][k] += numbers[k];
+      }
+    });
+    for (size_t i = 0; i < products.size(); ++i) {
+      const WeightedProduct& product = products[i];
+      step_(fmt::format("rounding layer {}", product.name));
+      const ProductTerms terms = product_terms(graph_, product);
+      const WeightRows numbers = rows_of(constant_tensor(graph_, product.weights), product.outputs_axis);
+      std::shared_ptr<const IntegerRows>& rows = weights_.at({product.weights, product.outputs_axis});
+      IntegerRows rounded = *rows;
+      round_for_data(rounded, numbers, weight_grid(numbers.terms, options_.form), grams[i], terms.groups);
+      rows = std::make_shared<const IntegerRows>(std::move(rounded));
+      ++report_.rounded_layers;
+    }
+  }
+
+  void correct_biases() {
+    std::vector<QuantizedProduct> products;
+    for (const LayerReport& layer : report_.layers)
+      if (layer.choice == LayerChoice::kBytes) products.push_back(product_of(layer));
+    std::vector<std::vector<double>> sums(products.size());
+    run_samples(shift_graph(graph_, products, options_.form, standard_ops()), "correcting",
+                [&](const std::vector<Tensor>& results) {
+                  for (size_t i = 0; i < products.size(); ++i) {
+                    const std::span<const float> numbers = results[i].as<float>();
+                    sums[i].resize(numbers.size());
+                    for (size_t k = 0; k < numbers.size(); ++k) sums[i][k] += numbers[k];
+                  }
+                });
+    for (size_t i = 0; i < products.size(); ++i) {
+      std::vector<float>& correction = corrections_[products[i].product.node];
+      for (const double sum : sums[i]) correction.push_back(static_cast<float>(sum / static_cast<double>(samples_.count)));
+      if (!std::all_of(correction.begin(), correction.end(), [](float c) { return std::isfinite(c); })) correction.clear();
+    }
+  }
+
   void find_layers() {
     std::set<std::string> unused(options_.keep.begin(), options_.keep.end());
     for (WeightedProduct& product : weighted_products(graph_)) {
@@ -300,9 +387,11 @@ class Quantization {
   }
 
   QuantizedProduct product_of(const LayerReport& layer) const {
+    const auto correction = corrections_.find(layer.product.node);
     return {.product = layer.product,
             .range = layer.range,
-            .weights = weights_.at({layer.product.weights, layer.product.outputs_axis})};
+            .weights = weights_.at({layer.product.weights, layer.product.outputs_axis}),
+            .correction = correction == corrections_.end() ? std::vector<float>{} : correction->second};
   }
 
   // What each layer loses by itself; then layers go back to f32 until what all lose together is within the limits.
@@ -377,9 +466,10 @@ class Quantization {
   const QuantizationOptions& options_;
   const DriverOptions& driver_;
   const Step& step_;
-  const Graph graph_;
-  std::map<std::pair<ValueId, size_t>, std::shared_ptr<const IntegerRows>> weights_;
   QuantizationReport report_;
+  const Graph graph_;
+  std::map<NodeId, std::vector<float>> corrections_;
+  std::map<std::pair<ValueId, size_t>, std::shared_ptr<const IntegerRows>> weights_;
 };
 
 }  // namespace

@@ -31,6 +31,9 @@ struct QuantizationOptions {
   // Measure what each layer loses, and take layers out until no output loses more than this, those first that lose
   // most for what they gain.
   bool losses = false;
+  bool equalize = false;      // scale channels between products first (quantize/equalize.h)
+  bool ada_round = false;     // round weights for what the samples make of the products (round_for_data)
+  bool correct_bias = false;  // take off what integers shift the products' means by
   LossLimits limits;
 };
 
@@ -60,6 +63,8 @@ struct QuantizationReport {
   std::vector<LayerSelection> selections;  // with `losses`
   double real_ms = 0, byte_ms = 0;         // the least of runs in turn
   size_t samples = 0;
+  size_t equalized_pairs = 0;
+  size_t rounded_layers = 0;  // for the samples
   int threads = 0;
 
   double speedup() const { return byte_ms > 0 ? real_ms / byte_ms : 0; }

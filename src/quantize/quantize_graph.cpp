@@ -44,7 +44,7 @@ class Quantizer {
     for (const QuantizedProduct& product : products) chosen[&graph_.node(product.product.node)] = &product;
     return rewriter_.run([&](GraphRewriter&, const Node& node, const std::vector<ValueId>& inputs) {
       const auto found = chosen.find(&node);
-      if (found == chosen.end()) return std::vector<ValueId>{};
+      if (found == chosen.end()) return with_bias(node, inputs);
       const QuantizedProduct& product = *found->second;
       std::vector<ValueId> results;
       switch (options_.scheme) {
@@ -52,7 +52,9 @@ class Quantizer {
         case Scheme::kDynamic: results = {dynamic_form(product, node, inputs)}; break;
         case Scheme::kWeightOnly: results = {weight_only_form(product, node, inputs)}; break;
       }
-      if (!product.correction.empty()) results[0] = corrected(product, results[0]);
+      if (product.correction.empty()) return results;
+      if (const Node* bias = bias_behind(node, product)) biases_[bias] = &product;
+      else results[0] = corrected(product, results[0]);
       return results;
     });
   }
@@ -101,6 +103,39 @@ class Quantizer {
                                   {"elements", rows->terms}});
     }
     return builder_.add(ops_.get("matmul"), {inputs[0], known->second}, {{"transpose_b", true}});
+  }
+
+  static size_t bias_operand(const Graph& graph, const Node& add) { return constant_of(graph, add.inputs[0]) ? 0 : 1; }
+
+  // The addition of a number for each output that alone reads the product.
+  const Node* bias_behind(const Node& node, const QuantizedProduct& product) {
+    if (users_.empty()) users_ = graph_.users();
+    const ValueId value = node.outputs[0];
+    const auto& users = users_[static_cast<size_t>(value)];
+    if (users.size() != 1 || std::find(graph_.outputs.begin(), graph_.outputs.end(), value) != graph_.outputs.end())
+      return nullptr;
+    const Node& add = graph_.node(users[0]);
+    if (add.op->name != "add") return nullptr;
+    const Tensor* bias = constant_of(graph_, add.inputs[bias_operand(graph_, add)]);
+    const bool fits = bias && bias->dtype() == DType::kF32 &&
+                      bias->num_elements() == static_cast<int64_t>(product.correction.size()) &&
+                      bias->dims().size() == (product.product.is_conv ? constant_tensor(graph_, product.product.weights).dims().size() - 1 : 1);
+    const bool has_channels_first = fits && bias->dims()[0] == bias->num_elements();
+    return has_channels_first ? &add : nullptr;
+  }
+
+  std::vector<ValueId> with_bias(const Node& node, const std::vector<ValueId>& inputs) {
+    const auto found = biases_.find(&node);
+    if (found == biases_.end()) return {};
+    const size_t operand = bias_operand(graph_, node);
+    const Tensor& given = constant_tensor(graph_, node.inputs[operand]);
+    Tensor sum(DType::kF32, given.dims());
+    for (size_t i = 0; i < found->second->correction.size(); ++i)
+      sum.as_mutable<float>()[i] = given.as<float>()[i] + found->second->correction[i];
+    builder_.set_loc(node.loc);
+    std::vector<ValueId> operands = inputs;
+    operands[operand] = constant(std::move(sum), name_of(node.inputs[operand]) + ".corrected");
+    return rewriter_.copy(node, operands);
   }
 
   ValueId corrected(const QuantizedProduct& product, ValueId value) {
@@ -194,6 +229,8 @@ class Quantizer {
   GraphRewriter rewriter_;
   GraphBuilder builder_;
   std::map<std::tuple<ValueId, double, double>, ValueId> data_;
+  std::vector<std::vector<NodeId>> users_;
+  std::map<const Node*, const QuantizedProduct*> biases_;  // additions that take a correction in
   std::map<ValueId, std::vector<ValueId>> dynamic_;  // bytes, scale, zero point
   std::map<std::tuple<ValueId, size_t, std::shared_ptr<const IntegerRows>>, IntegerConstants> integers_;
   std::map<ValueId, ValueId> weights_;  // of integers: the real numbers
