@@ -20,6 +20,7 @@
 #include "engine.h"
 #include "graph.h"
 #include "packed.h"
+#include "quantize.h"
 #include "schedule.h"
 #include "tessera/aten.h"
 #include "tessera/graph.h"
@@ -421,6 +422,7 @@ NB_MODULE(_native, m) {
   add_graph(m);
   add_derivatives(m);
   add_schedule(m);
+  add_quantize(m);
   m.def("version", [] { return std::string(tessera::compiler_version()); }, "The compiler's version.");
   m.def(
       "dtype_name", [](int dtype) { return std::string(tessera_dtype_name(static_cast<tessera_dtype>(dtype))); },

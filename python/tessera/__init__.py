@@ -35,6 +35,9 @@ from ._session import (
     get_available_providers, get_device,
 )
 
+from .quantization import (
+    CalibrationDataReader, CalibrationMethod, QuantFormat, QuantType, quantize_dynamic, quantize_static,
+)
 from ._tape import eager_numerics, no_grad
 from ._tensor import Tensor, arange, concat, full, ones, stack, tensor, where, zeros
 
@@ -42,11 +45,11 @@ if TYPE_CHECKING:
     import onnx
 
 __all__ = [
-    "Error", "ExecutionMode", "GraphOptimizationLevel", "IOBinding", "InferenceSession", "InternalError", "Model",
-    "NodeArg", "OpenModel", "OrtValue", "SessionOptions", "Tensor", "TensorInfo", "arange", "capture", "compile",
+    "CalibrationDataReader", "CalibrationMethod", "Error", "ExecutionMode", "GraphOptimizationLevel", "IOBinding", "InferenceSession", "InternalError", "Model",
+    "NodeArg", "OpenModel", "OrtValue", "QuantFormat", "QuantType", "SessionOptions", "Tensor", "TensorInfo", "arange", "capture", "compile",
     "compile_file", "concat", "cond", "eager_numerics", "full", "get_all_providers", "get_available_providers",
     "get_device", "grad", "graph", "hessian", "hvp", "jacobian", "jit", "jvp", "load", "nn", "no_grad", "ones", "optim",
-    "scan", "stack", "te", "tensor", "value_and_grad", "vjp", "where", "zeros",
+    "quantize_dynamic", "quantize_static", "scan", "stack", "te", "tensor", "value_and_grad", "vjp", "where", "zeros",
 ]
 __version__ = _native.version()
 

@@ -1,4 +1,4 @@
-#include "quantization_report.h"
+#include "driver/quantization_report.h"
 
 #include <fmt/format.h>
 
@@ -6,7 +6,7 @@
 #include <cmath>
 
 
-namespace tessera {
+namespace tessera::inline driver {
 
 namespace {
 
@@ -106,4 +106,4 @@ nlohmann::json quantization_json(const QuantizationReport& report) {
   return json;
 }
 
-}  // namespace tessera
+}  // namespace tessera::inline driver
