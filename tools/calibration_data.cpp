@@ -102,6 +102,8 @@ std::string CalibrationData::array_for(const std::string& input, size_t num_inpu
 
 GivenShapes CalibrationData::shapes(const std::vector<DeclaredTensor>& inputs) const {
   GivenShapes shapes(inputs.size());
+  std::vector<TensorInfo> infos;  // of the inputs that files have arrays for
+  std::vector<size_t> places;
   for (size_t i = 0; i < inputs.size(); ++i) {
     const DeclaredTensor& input = inputs[i];
     if (!input.dtype || !input.has_rank) continue;
@@ -116,8 +118,14 @@ GivenShapes CalibrationData::shapes(const std::vector<DeclaredTensor>& inputs) c
     info.name = input.name;
     info.dtype = *input.dtype;
     for (const DeclaredDim& dim : input.dims) info.dims.push_back(dim.value);
-    shapes[i] = shape_of(parse_tensor_spec("@" + files_[0], true), info);
+    infos.push_back(std::move(info));
+    places.push_back(i);
   }
+  if (!arrays_.empty() || infos.empty()) return shapes;
+  const std::vector<TensorSpec> specs = parse_tensor_specs({"@" + files_[0]}, true);
+  const std::vector<int> chosen = match_specs(specs, infos, "--calib");
+  for (size_t i = 0; i < infos.size(); ++i)
+    if (chosen[i] >= 0) shapes[places[i]] = shape_of(specs[static_cast<size_t>(chosen[i])], infos[i]);
   return shapes;
 }
 

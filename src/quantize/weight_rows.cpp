@@ -55,17 +55,22 @@ float rounded(float x) {
   return (x + kMagic) - kMagic;
 }
 
-Fit fit_of(std::span<const float> numbers, float squares, const Step& step, const IntegerGrid& grid) {
+Fit fit_of(std::span<const float> numbers, const Step& step, const IntegerGrid& grid) {
   const float inverse = 1 / step.scale;
   const auto low = static_cast<float>(grid.low - step.zero), high = static_cast<float>(grid.high - step.zero);
-  float products = 0, integers = 0;
+  // Of what the step itself leaves, which is small: sums of large squares would hide it.
+  float errors = 0, products = 0, integers = 0;
   for (const float number : numbers) {
     const float integer = rounded(std::min(std::max(number * inverse, low), high));
-    products += integer * number;
+    const float error = number - integer * step.scale;
+    errors += error * error;
+    products += error * integer;
     integers += integer * integer;
   }
-  if (!(integers > 0) || !is_usable(std::abs(products / integers))) return {};
-  return {products / integers, squares - products * products / integers};
+  if (!(integers > 0)) return {};
+  const float scale = step.scale + products / integers;
+  if (!is_usable(std::abs(scale))) return {};
+  return {scale, errors - products * products / integers};
 }
 
 Step whole_range(std::span<const float> numbers, const IntegerGrid& grid, int64_t zero) {
@@ -87,19 +92,16 @@ Step whole_range(std::span<const float> numbers, const IntegerGrid& grid, int64_
 Step least_error(std::span<const float> numbers, const IntegerGrid& grid, int64_t zero) {
   constexpr int kSteps = 14;
   constexpr float kStep = 0.03F;
-  float low = 0, high = 0, squares = 0;
-  for (const float number : numbers) {
-    low = std::min(low, number);
-    high = std::max(high, number);
-    squares += number * number;
-  }
+  float low = 0, high = 0;
+  for (const float number : numbers) low = std::min(low, number), high = std::max(high, number);
   Step best = whole_range(numbers, grid, zero);
   float least = std::numeric_limits<float>::infinity();
   const auto contest = [&](const Step& step) {
     if (!is_usable(std::abs(step.scale))) return;
-    const Fit fit = fit_of(numbers, squares, step, grid);
+    const Fit fit = fit_of(numbers, step, grid);
     if (fit.error < least) least = fit.error, best = {fit.scale, step.zero};
   };
+  contest(best);
   const auto steps = static_cast<float>(grid.high - grid.low);
   for (int narrower = 0; narrower < kSteps; ++narrower) {
     const float share = 1.05F - kStep * static_cast<float>(narrower);
