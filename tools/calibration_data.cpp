@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <array>
 #include <filesystem>
+#include <optional>
 #include <utility>
 
 #include "npy.h"
@@ -127,6 +128,33 @@ GivenShapes CalibrationData::shapes(const std::vector<DeclaredTensor>& inputs) c
   for (size_t i = 0; i < infos.size(); ++i)
     if (chosen[i] >= 0) shapes[places[i]] = shape_of(specs[static_cast<size_t>(chosen[i])], infos[i]);
   return shapes;
+}
+
+std::vector<TensorInfo> CalibrationData::with_sizes_of(size_t number, std::vector<TensorInfo> inputs) const {
+  const auto is_open = [](const TensorInfo& info) {
+    return std::any_of(info.dims.begin(), info.dims.end(), [](int64_t dim) { return dim < 0; });
+  };
+  if (std::none_of(inputs.begin(), inputs.end(), is_open)) return inputs;
+  std::vector<TensorSpec> specs;
+  std::vector<int> chosen(inputs.size(), -1);
+  if (arrays_.empty()) {
+    specs = parse_tensor_specs({"@" + files_[places_.at(number)]}, true);
+    chosen = match_specs(specs, inputs, "--calib");
+  }
+  for (size_t i = 0; i < inputs.size(); ++i) {
+    TensorInfo& info = inputs[i];
+    if (!is_open(info)) continue;
+    std::optional<std::vector<int64_t>> dims;
+    if (chosen[i] >= 0) dims = shape_of(specs[static_cast<size_t>(chosen[i])], info);
+    if (!arrays_.empty()) {
+      dims = arrays_.at(array_for(info.name, inputs.size())).dims();
+      if (dims->size() == info.dims.size() + 1) dims->erase(dims->begin());
+      else if (!dims->empty()) dims->front() = std::max<int64_t>(info.dims.empty() ? 1 : info.dims[0], 1);
+    }
+    for (size_t d = 0; dims && dims->size() == info.dims.size() && d < dims->size(); ++d)
+      if (info.dims[d] < 0) info.dims[d] = (*dims)[d];
+  }
+  return inputs;
 }
 
 std::vector<Tensor> CalibrationData::from_file(const std::string& file, const std::vector<TensorInfo>& inputs) const {

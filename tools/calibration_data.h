@@ -33,6 +33,8 @@ class CalibrationData {
   size_t place(size_t number) const { return places_[number]; }  // among all
   // The shapes of the first sample, for inputs whose sizes a model leaves open.
   GivenShapes shapes(const std::vector<DeclaredTensor>& inputs) const;
+  // The inputs with sizes of that sample where they leave some open (less than 0).
+  std::vector<TensorInfo> with_sizes_of(size_t number, std::vector<TensorInfo> inputs) const;
   // One tensor for each input. UserError TSR-6240 where a sample does not fit.
   std::vector<Tensor> sample(size_t number, const std::vector<TensorInfo>& inputs) const;
 

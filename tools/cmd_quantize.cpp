@@ -11,6 +11,7 @@
 #include <CLI/CLI.hpp>
 #include <nlohmann/json.hpp>
 
+#include "arith/simplify.h"
 #include "calibration_data.h"
 #include "commands.h"
 #include "compile_flags.h"
@@ -56,7 +57,8 @@ Graph read_graph(const QuantizeCommand& command, const CalibrationData* data) {
     for (const std::string& line : take_sizes(declared->inputs, data->shapes(declared->inputs), options.compile))
       fmt::print(stderr, "{}\n", line);
   ImportedModel model = read_model(command.model, options, unwatched);
-  refuse_ranges(model, "quantize");
+  // A graph whose sizes are formulas of symbols is quantised for all of them; one that is read anew for each is not.
+  if (!model.symbols.empty()) refuse_ranges(model, "quantize");
   return graph_alone(std::move(model));
 }
 
@@ -64,7 +66,9 @@ std::vector<TensorInfo> inputs_of(const Graph& graph) {
   std::vector<TensorInfo> infos;
   for (size_t i = 0; i < graph.num_own_inputs(); ++i) {
     const Value& input = graph.value(graph.inputs[i]);
-    infos.push_back({.name = input.name, .dtype = input.type.dtype, .dims = *static_dims(input.type.shape)});
+    TensorInfo info{.name = input.name, .dtype = input.type.dtype, .dims = {}};
+    for (const Expr& extent : input.type.shape) info.dims.push_back(as_int(extent).value_or(-1));
+    infos.push_back(std::move(info));
   }
   return infos;
 }
@@ -111,7 +115,7 @@ int quantize_model_file(const QuantizeCommand& command) {
     const Graph model = read_graph(command, data ? &*data : nullptr);
     const std::vector<TensorInfo> inputs = inputs_of(model);
     SampleSource samples =
-        data ? SampleSource{data->count(), [&](size_t number) { return data->sample(number, inputs); }, {}}
+        data ? SampleSource{data->count(), [&](size_t number) { return data->sample(number, data->with_sizes_of(number, inputs)); }, {}}
              : SampleSource{1, [&](size_t) { return random_inputs(inputs); }, {}};
     if (!command.labels.empty()) samples.labels = labels_of_samples(command, *data);
     quantized = quantize_model(model, samples, options, driver_options(command.compile),

@@ -94,10 +94,17 @@ ChosenLayers choose_layers(const std::vector<LayerGain>& gains, double real_ms, 
     }
     const LayerSelection selection = selection_of(measure(layers), gains.size() - out, estimated_ms);
     if (chosen.layers.empty() && fits(selection, limits)) chosen.layers = layers;
-    // A slower one has to lose less than all that are faster.
-    if (chosen.selections.empty() || selection.sqnr_db > chosen.selections.back().sqnr_db)
-      chosen.selections.push_back(selection);
+    chosen.selections.push_back(selection);
   }
+  // A slower one has to lose less than all that are faster.
+  std::stable_sort(chosen.selections.begin(), chosen.selections.end(),
+                   [](const LayerSelection& a, const LayerSelection& b) { return a.estimated_ms < b.estimated_ms; });
+  double most = -std::numeric_limits<double>::infinity();
+  std::erase_if(chosen.selections, [&](const LayerSelection& selection) {
+    const bool is_beaten = !(selection.sqnr_db > most);
+    most = std::max(most, selection.sqnr_db);
+    return is_beaten;
+  });
   if (chosen.layers.empty()) chosen.layers.assign(gains.size(), false);
   return chosen;
 }

@@ -78,7 +78,8 @@ struct QuantizedModel {
 // `model` as layers are quantised in it: products alone, constants and batch normalisations folded into their weights.
 Graph quantizable(const Graph& model, const DriverOptions& driver);
 
-// `model` has sizes that are all known, and one sample's tensors fit its inputs. UserError TSR-2091 (weights that are
+// One sample's tensors fit the model's inputs; sizes that it leaves open may differ from sample to sample, and times
+// are those of the first. UserError TSR-2091 (weights that are
 // not finite), TSR-2092 (no layer to quantise), TSR-2093 (samples that make values that are not finite, named), and
 // what `samples` throws. `on_step` is told what is going on.
 QuantizedModel quantize_model(const Graph& model, const SampleSource& samples, const QuantizationOptions& options,

@@ -24,7 +24,7 @@ std::string quantize_file(const std::string& model, const std::string& output, c
     driver.compile = options;
     PassRunner runner(driver);
     ImportedModel imported = read_model(model, driver, runner);
-    refuse_ranges(imported, "quantize");
+    if (!imported.symbols.empty()) refuse_ranges(imported, "quantize");
     const Graph graph = graph_alone(std::move(imported));
     const SampleSource source{samples.count,
                               [&](size_t sample) {
