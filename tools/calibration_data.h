@@ -29,7 +29,7 @@ class CalibrationData {
   CalibrationData(std::string path, PictureOptions pictures, size_t most);
 
   size_t count() const { return places_.size(); }
-  size_t total() const { return total_; }  // with those that are not taken
+  size_t total() const { return total_; }                        // with those that are not taken
   size_t place(size_t number) const { return places_[number]; }  // among all
   // The shapes of the first sample, for inputs whose sizes a model leaves open.
   GivenShapes shapes(const std::vector<DeclaredTensor>& inputs) const;
@@ -48,7 +48,7 @@ class CalibrationData {
   std::vector<std::string> files_;        // of a folder, or the one file that is a sample
   std::map<std::string, Tensor> arrays_;  // of one file with all samples
   size_t total_ = 0;
-  std::vector<size_t> places_;            // of the samples that are taken: files, or rows of the arrays
+  std::vector<size_t> places_;  // of the samples that are taken: files, or rows of the arrays
 };
 
 }  // namespace tessera

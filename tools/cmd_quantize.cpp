@@ -82,11 +82,13 @@ std::vector<Tensor> random_inputs(const std::vector<TensorInfo>& inputs) {
 
 std::vector<int64_t> labels_of_samples(const QuantizeCommand& command, const CalibrationData& data) {
   const Tensor labels = read_tensor_file(parse_tensor_spec("@" + command.labels, true));
-  const bool fits = is_int(labels.dtype()) && labels.dims().size() == 1 &&
-                    labels.dims()[0] == static_cast<int64_t>(data.total());
+  const bool fits =
+      is_int(labels.dtype()) && labels.dims().size() == 1 && labels.dims()[0] == static_cast<int64_t>(data.total());
   if (!fits)
-    refuse("TSR-6240", fmt::format("--labels {} is {}[{}]", command.labels, dtype_name(labels.dtype()), fmt::join(labels.dims(), ",")),
-           fmt::format("an integer for each of the {} samples", data.total()));
+    refuse(
+        "TSR-6240",
+        fmt::format("--labels {} is {}[{}]", command.labels, dtype_name(labels.dtype()), fmt::join(labels.dims(), ",")),
+        fmt::format("an integer for each of the {} samples", data.total()));
   std::vector<int64_t> taken;
   for (size_t i = 0; i < data.count(); ++i) taken.push_back(labels.get_int(static_cast<int64_t>(data.place(i))));
   return taken;
@@ -108,14 +110,17 @@ int quantize_model_file(const QuantizeCommand& command) {
   const RunFlags& p = command.pictures;
   std::optional<CalibrationData> data;
   if (!command.calibration.empty())
-    data.emplace(command.calibration, PictureOptions{p.scale, p.mean, p.std, p.bgr}, static_cast<size_t>(command.samples));
+    data.emplace(command.calibration, PictureOptions{p.scale, p.mean, p.std, p.bgr},
+                 static_cast<size_t>(command.samples));
   QuantizedModel quantized;
   {
     Progress progress("quantising " + std::filesystem::path(command.model).filename().string());
     const Graph model = read_graph(command, data ? &*data : nullptr);
     const std::vector<TensorInfo> inputs = inputs_of(model);
     SampleSource samples =
-        data ? SampleSource{data->count(), [&](size_t number) { return data->sample(number, data->with_sizes_of(number, inputs)); }, {}}
+        data ? SampleSource{data->count(),
+                            [&](size_t number) { return data->sample(number, data->with_sizes_of(number, inputs)); },
+                            {}}
              : SampleSource{1, [&](size_t) { return random_inputs(inputs); }, {}};
     if (!command.labels.empty()) samples.labels = labels_of_samples(command, *data);
     quantized = quantize_model(model, samples, options, driver_options(command.compile),
@@ -173,13 +178,15 @@ Command add_quantize_command(CLI::App& root) {
   app->add_option("--group", c.settings.group, "Terms that share a scale, for --granularity group")
       ->capture_default_str()
       ->type_name("32|64|128");
-  app->add_flag("--zero-points,!--no-zero-points", c.settings.zero_points, "weight-only: groups have a zero point each, or none");
+  app->add_flag("--zero-points,!--no-zero-points", c.settings.zero_points,
+                "weight-only: groups have a zero point each, or none");
   app->add_option("--activations", c.settings.activations, "u8 with a zero point, or i8 without")
       ->check(CLI::IsMember({"u8", "i8"}))
       ->capture_default_str()
       ->type_name("TYPE");
   app->add_option("--samples", c.samples, "At most so many samples, evenly taken; 0: all")->capture_default_str();
-  app->add_option("--keep", c.settings.keep, "A layer that stays in f32, by its name; * and ? stand for other characters")
+  app->add_option("--keep", c.settings.keep,
+                  "A layer that stays in f32, by its name; * and ? stand for other characters")
       ->allow_extra_args(false)
       ->type_name("PATTERN");
   app->add_option("--per-layer", c.per_layer,
@@ -190,19 +197,24 @@ Command add_quantize_command(CLI::App& root) {
                 "Scale channels between layers first, so that the weights of each are about as large");
   app->add_flag("--adaround", c.settings.ada_round,
                 "Round each weight up or down so that the layer's outputs for the samples change least");
-  app->add_flag("--bias-correction,!--no-bias-correction", c.settings.correct_bias,
-                "Take off what rounding shifts the means of a layer's outputs for the samples by; on unless told otherwise");
+  app->add_flag(
+      "--bias-correction,!--no-bias-correction", c.settings.correct_bias,
+      "Take off what rounding shifts the means of a layer's outputs for the samples by; on unless told otherwise");
   app->add_flag("--sensitivity", c.settings.sensitivity,
                 "Measure what each layer loses by itself, and list choices of layers by time and loss");
-  app->add_option("--max-drop", c.settings.max_drop,
-                  "Take layers out until no output loses more: points of accuracy with --labels, otherwise the percentage\n"
-                  "of largest elements that move")
+  app->add_option(
+         "--max-drop", c.settings.max_drop,
+         "Take layers out until no output loses more: points of accuracy with --labels, otherwise the percentage\n"
+         "of largest elements that move")
       ->type_name("PERCENT");
-  app->add_option("--labels", c.labels, "The right place of the first output's largest element for each sample: a .npy file of integers")
+  app->add_option("--labels", c.labels,
+                  "The right place of the first output's largest element for each sample: a .npy file of integers")
       ->type_name("FILE");
-  app->add_option("--min-speedup", c.settings.min_speedup, "Refuse unless the network is so many times as fast as in f32")
+  app->add_option("--min-speedup", c.settings.min_speedup,
+                  "Refuse unless the network is so many times as fast as in f32")
       ->capture_default_str();
-  app->add_option("--min-sqnr", c.settings.min_sqnr, "Take layers out until each output has so many decibels of signal to noise")
+  app->add_option("--min-sqnr", c.settings.min_sqnr,
+                  "Take layers out until each output has so many decibels of signal to noise")
       ->capture_default_str();
   app->add_flag("--json", c.json, "Print one line of JSON instead of text");
   app->add_flag("-q,--quiet", c.quiet, "Print nothing on success");

@@ -14,25 +14,25 @@
 namespace tessera {
 
 struct QuantizeSettings {
-  std::string scheme = "static";     // or "dynamic", "weight-only"
-  std::string method = "minmax";     // static: or "percentile", "mse", "entropy"
-  std::string activations = "u8";    // static: or "i8", without a zero point
-  std::string granularity;           // "tensor", "channel", "group"; empty: group for weight-only, otherwise channel
-  int64_t bits = 0;                  // of a weight; 0: 4 for weight-only, otherwise 8
-  int64_t group = 32;                // terms that share a scale
-  bool zero_points = true;           // weight-only: groups have one each
+  std::string scheme = "static";   // or "dynamic", "weight-only"
+  std::string method = "minmax";   // static: or "percentile", "mse", "entropy"
+  std::string activations = "u8";  // static: or "i8", without a zero point
+  std::string granularity;         // "tensor", "channel", "group"; empty: group for weight-only, otherwise channel
+  int64_t bits = 0;                // of a weight; 0: 4 for weight-only, otherwise 8
+  int64_t group = 32;              // terms that share a scale
+  bool zero_points = true;         // weight-only: groups have one each
   double percentile = 99.99;
-  std::vector<std::string> keep;     // patterns of layers that stay in f32
-  std::string per_layer;             // lines of a pattern and "f32" or "i8": what these layers are, whatever is measured
-  std::string per_layer_source;      // the file that has them, for messages
-  bool all = false;                  // layers become integers even where they are slower so
-  bool equalize = false;             // scale channels between layers first
-  bool ada_round = false;            // round weights for what samples make of them
-  bool correct_bias = true;          // take off what rounding shifts means by
-  bool sensitivity = false;          // measure what each layer loses
-  double max_drop = 100;             // percent that an output may lose
-  double min_sqnr = 0;               // decibels that each output has to have
-  double min_speedup = 1;            // refused unless the network is so many times as fast
+  std::vector<std::string> keep;  // patterns of layers that stay in f32
+  std::string per_layer;          // lines of a pattern and "f32" or "i8": what these layers are, whatever is measured
+  std::string per_layer_source;   // the file that has them, for messages
+  bool all = false;               // layers become integers even where they are slower so
+  bool equalize = false;          // scale channels between layers first
+  bool ada_round = false;         // round weights for what samples make of them
+  bool correct_bias = true;       // take off what rounding shifts means by
+  bool sensitivity = false;       // measure what each layer loses
+  double max_drop = 100;          // percent that an output may lose
+  double min_sqnr = 0;            // decibels that each output has to have
+  double min_speedup = 1;         // refused unless the network is so many times as fast
 };
 
 // Samples are asked for one after the other, each several times.

@@ -55,7 +55,8 @@ std::string quantize(const std::string& model, const std::string& output, const 
 }  // namespace
 
 void add_quantize(nb::module_& m) {
-  nb::class_<QuantizeSettings>(m, "QuantizeSettings", "How a model is quantised; include/tessera/quantize.h says what each is.")
+  nb::class_<QuantizeSettings>(m, "QuantizeSettings",
+                               "How a model is quantised; include/tessera/quantize.h says what each is.")
       .def(nb::init<>())
       .def_rw("scheme", &QuantizeSettings::scheme)
       .def_rw("method", &QuantizeSettings::method)

@@ -45,11 +45,12 @@ if TYPE_CHECKING:
     import onnx
 
 __all__ = [
-    "CalibrationDataReader", "CalibrationMethod", "Error", "ExecutionMode", "GraphOptimizationLevel", "IOBinding", "InferenceSession", "InternalError", "Model",
-    "NodeArg", "OpenModel", "OrtValue", "QuantFormat", "QuantType", "SessionOptions", "Tensor", "TensorInfo", "arange", "capture", "compile",
-    "compile_file", "concat", "cond", "eager_numerics", "full", "get_all_providers", "get_available_providers",
-    "get_device", "grad", "graph", "hessian", "hvp", "jacobian", "jit", "jvp", "load", "nn", "no_grad", "ones", "optim",
-    "quantize_dynamic", "quantize_static", "scan", "stack", "te", "tensor", "value_and_grad", "vjp", "where", "zeros",
+    "CalibrationDataReader", "CalibrationMethod", "Error", "ExecutionMode", "GraphOptimizationLevel", "IOBinding",
+    "InferenceSession", "InternalError", "Model", "NodeArg", "OpenModel", "OrtValue", "QuantFormat", "QuantType",
+    "SessionOptions", "Tensor", "TensorInfo", "arange", "capture", "compile", "compile_file", "concat", "cond",
+    "eager_numerics", "full", "get_all_providers", "get_available_providers", "get_device", "grad", "graph", "hessian",
+    "hvp", "jacobian", "jit", "jvp", "load", "nn", "no_grad", "ones", "optim", "quantize_dynamic", "quantize_static",
+    "scan", "stack", "te", "tensor", "value_and_grad", "vjp", "where", "zeros",
 ]
 __version__ = _native.version()
 

@@ -2,7 +2,7 @@
 The compiler and the runtime behind the package tessera; not for direct use.
 """
 
-from collections.abc import Mapping, Sequence, Set
+from collections.abc import Callable, Mapping, Sequence, Set
 
 import numpy.typing
 
@@ -323,6 +323,130 @@ class LoopSchedule:
         """
         Runs once. Arrays are C-contiguous and stand with the numbers of their dtypes.
         """
+
+class QuantizeSettings:
+    """
+    How a model is quantised; include/tessera/quantize.h says what each is.
+    """
+
+    def __init__(self) -> None: ...
+
+    @property
+    def scheme(self) -> str: ...
+
+    @scheme.setter
+    def scheme(self, arg: str, /) -> None: ...
+
+    @property
+    def method(self) -> str: ...
+
+    @method.setter
+    def method(self, arg: str, /) -> None: ...
+
+    @property
+    def activations(self) -> str: ...
+
+    @activations.setter
+    def activations(self, arg: str, /) -> None: ...
+
+    @property
+    def granularity(self) -> str: ...
+
+    @granularity.setter
+    def granularity(self, arg: str, /) -> None: ...
+
+    @property
+    def bits(self) -> int: ...
+
+    @bits.setter
+    def bits(self, arg: int, /) -> None: ...
+
+    @property
+    def group(self) -> int: ...
+
+    @group.setter
+    def group(self, arg: int, /) -> None: ...
+
+    @property
+    def zero_points(self) -> bool: ...
+
+    @zero_points.setter
+    def zero_points(self, arg: bool, /) -> None: ...
+
+    @property
+    def percentile(self) -> float: ...
+
+    @percentile.setter
+    def percentile(self, arg: float, /) -> None: ...
+
+    @property
+    def keep(self) -> list[str]: ...
+
+    @keep.setter
+    def keep(self, arg: Sequence[str], /) -> None: ...
+
+    @property
+    def per_layer(self) -> str: ...
+
+    @per_layer.setter
+    def per_layer(self, arg: str, /) -> None: ...
+
+    @property
+    def per_layer_source(self) -> str: ...
+
+    @per_layer_source.setter
+    def per_layer_source(self, arg: str, /) -> None: ...
+
+    @property
+    def all(self) -> bool: ...
+
+    @all.setter
+    def all(self, arg: bool, /) -> None: ...
+
+    @property
+    def equalize(self) -> bool: ...
+
+    @equalize.setter
+    def equalize(self, arg: bool, /) -> None: ...
+
+    @property
+    def ada_round(self) -> bool: ...
+
+    @ada_round.setter
+    def ada_round(self, arg: bool, /) -> None: ...
+
+    @property
+    def correct_bias(self) -> bool: ...
+
+    @correct_bias.setter
+    def correct_bias(self, arg: bool, /) -> None: ...
+
+    @property
+    def sensitivity(self) -> bool: ...
+
+    @sensitivity.setter
+    def sensitivity(self, arg: bool, /) -> None: ...
+
+    @property
+    def max_drop(self) -> float: ...
+
+    @max_drop.setter
+    def max_drop(self, arg: float, /) -> None: ...
+
+    @property
+    def min_sqnr(self) -> float: ...
+
+    @min_sqnr.setter
+    def min_sqnr(self, arg: float, /) -> None: ...
+
+    @property
+    def min_speedup(self) -> float: ...
+
+    @min_speedup.setter
+    def min_speedup(self, arg: float, /) -> None: ...
+
+def quantize(model: str, output: str, settings: QuantizeSettings, sample: Callable, count: int, target: str, threads: int, shapes: Mapping[str, Sequence[int]]) -> str:
+    """Quantises a model file, and returns the report as JSON."""
 
 def version() -> str:
     """The compiler's version."""

@@ -182,6 +182,16 @@ def conv(x0: Operand, x1: Operand, /, *, strides: Sequence[int], pads_begin: Seq
     groups (int): groups of channels that do not see each other
     """
 
+def conv_integer(x0: Operand, x1: Operand, x2: Operand | None = None, x3: Operand | None = None, /, *, strides: Sequence[int], pads_begin: Sequence[int], pads_end: Sequence[int], dilations: Sequence[int], groups: int, name: str = "") -> Value:
+    """The convolution of bytes less their zero points, of which either may be left out from the end, in i32; padding is zero.
+
+    strides (ints): distance between neighbouring windows, per spatial dimension
+    pads_begin (ints): padding before the first element; negative cuts off
+    pads_end (ints): padding after the last element; negative cuts off
+    dilations (ints): distance between neighbouring places of a window
+    groups (int): channels of x and y are split into so many
+    """
+
 def conv_transpose(x0: Operand, x1: Operand, /, *, strides: Sequence[int], pads_begin: Sequence[int], pads_end: Sequence[int], dilations: Sequence[int], output_padding: Sequence[int], groups: int, name: str = "") -> Value:
     """The transposed convolution of x[N,C,spatial...] with w[C,O/groups,kernel...].
 
@@ -242,6 +252,9 @@ def dropout(x0: Operand, /, *, ratio: float, name: str = "") -> Value:
 
     ratio (float): the probability, 0 to 1
     """
+
+def dynamic_quantize(x0: Operand, /, *, name: str = "") -> Value:
+    """x as u8 that cover all its numbers and zero, their scale, and their zero point: real = (integer - zero) * scale."""
 
 def dynamic_slice(x0: Operand, x1: Operand, /, *, sizes: Sequence[int | str], name: str = "") -> Value:
     """A box of x from the place `starts` on, moved to lie inside x.
@@ -400,6 +413,9 @@ def matmul(x0: Operand, x1: Operand, /, *, transpose_a: bool | None = None, tran
     transpose_a (bool, may be left out): swap the last two dimensions of a first; default false
     transpose_b (bool, may be left out): swap the last two dimensions of b first; default false
     """
+
+def matmul_integer(x0: Operand, x1: Operand, x2: Operand | None = None, x3: Operand | None = None, /, *, name: str = "") -> Value:
+    """The matrix product of bytes less their zero points, of which either may be left out from the end, in i32."""
 
 def max(x0: Operand, x1: Operand, /, *, name: str = "") -> Value:
     """The larger; NaN when either is NaN."""

@@ -30,16 +30,16 @@ class LayerLosses {
   std::unique_ptr<Model> model_;
   const SampleSource& samples_;
   size_t layers_;
-  std::vector<size_t> places_;  // of the samples
+  std::vector<size_t> places_;             // of the samples
   std::vector<std::vector<Tensor>> real_;  // for each of them, the outputs with no layer set; empty where they are many
 };
 
 // A choice of layers in bytes.
 struct LayerSelection {
-  size_t layers = 0;          // in bytes
-  double estimated_ms = 0;    // of a run: that of f32 less what each layer gains
-  double sqnr_db = 0;         // of the output that has least
-  double drop = 0;            // of the output that has most
+  size_t layers = 0;        // in bytes
+  double estimated_ms = 0;  // of a run: that of f32 less what each layer gains
+  double sqnr_db = 0;       // of the output that has least
+  double drop = 0;          // of the output that has most
 };
 
 // A layer that may become bytes, as far as choosing asks.
@@ -54,7 +54,7 @@ struct LossLimits {
 };
 
 struct ChosenLayers {
-  std::vector<bool> layers;                // the first choice that fits, all of them to begin with; none where none does
+  std::vector<bool> layers;  // the first choice that fits, all of them to begin with; none where none does
   std::vector<LayerSelection> selections;  // that no other one beats in time and in SQNR, slowest last
 };
 

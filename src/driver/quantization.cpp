@@ -222,8 +222,10 @@ class Quantization {
                 });
     for (size_t i = 0; i < products.size(); ++i) {
       std::vector<float>& correction = corrections_[products[i].product.node];
-      for (const double sum : sums[i]) correction.push_back(static_cast<float>(sum / static_cast<double>(samples_.count)));
-      if (!std::all_of(correction.begin(), correction.end(), [](float c) { return std::isfinite(c); })) correction.clear();
+      for (const double sum : sums[i])
+        correction.push_back(static_cast<float>(sum / static_cast<double>(samples_.count)));
+      if (!std::all_of(correction.begin(), correction.end(), [](float c) { return std::isfinite(c); }))
+        correction.clear();
     }
   }
 
@@ -261,14 +263,13 @@ class Quantization {
                        .hint = {}});
     }
     if (count_bytes() == 0)
-      throw UserError(
-          {.id = "TSR-2092",
-           .message = !is_any_kept() ? "the model has no layer to quantise" : "every layer is kept in f32",
-           .node = {},
-           .legal = options_.form.scheme == Scheme::kWeightOnly
-                        ? "matrix products in f32 with constant weights"
-                        : "convolutions or matrix products in f32 with constant weights",
-           .hint = is_any_kept() ? "let --keep match fewer layers" : ""});
+      throw UserError({.id = "TSR-2092",
+                       .message = !is_any_kept() ? "the model has no layer to quantise" : "every layer is kept in f32",
+                       .node = {},
+                       .legal = options_.form.scheme == Scheme::kWeightOnly
+                                    ? "matrix products in f32 with constant weights"
+                                    : "convolutions or matrix products in f32 with constant weights",
+                       .hint = is_any_kept() ? "let --keep match fewer layers" : ""});
   }
 
   bool is_any_kept() const {

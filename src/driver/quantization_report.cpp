@@ -5,7 +5,6 @@
 #include <algorithm>
 #include <cmath>
 
-
 namespace tessera::inline driver {
 
 namespace {
@@ -19,10 +18,8 @@ std::string layers_text(const QuantizationReport& report, const TextStyle& style
   const bool has_losses = std::any_of(report.layers.begin(), report.layers.end(),
                                       [](const LayerReport& layer) { return layer.sqnr_db.has_value(); });
   const bool has_ranges = std::any_of(report.layers.begin(), report.layers.end(), has_range);
-  std::vector<TextTable::Column> columns = {{"layer", Align::kLeft, 48},
-                                            {"multiply-adds", Align::kRight},
-                                            {"f32", Align::kRight},
-                                            {"bytes", Align::kRight}};
+  std::vector<TextTable::Column> columns = {
+      {"layer", Align::kLeft, 48}, {"multiply-adds", Align::kRight}, {"f32", Align::kRight}, {"bytes", Align::kRight}};
   if (has_ranges) columns.push_back({"range", Align::kLeft});
   if (has_losses) columns.push_back({"alone", Align::kRight});
   columns.push_back({"becomes", Align::kLeft});
@@ -52,8 +49,9 @@ std::string selections_text(const QuantizationReport& report, const TextStyle& s
 }
 
 std::string output_text(const OutputReport& output) {
-  std::string text = fmt::format("output '{}': signal to quantisation noise {}, largest element in the same place {:.2f} %",
-                                 output.name, decibels(output.sqnr_db), 100 * output.agreement);
+  std::string text =
+      fmt::format("output '{}': signal to quantisation noise {}, largest element in the same place {:.2f} %",
+                  output.name, decibels(output.sqnr_db), 100 * output.agreement);
   if (output.real_accuracy)
     text += fmt::format(", right {:.2f} % in f32 and {:.2f} % in bytes", 100 * *output.real_accuracy,
                         100 * *output.byte_accuracy);
@@ -66,12 +64,13 @@ std::string quantization_text(const QuantizationReport& report, const TextStyle&
   std::string text = layers_text(report, style) + "\n";
   if (!report.selections.empty()) text += selections_text(report, style) + "\n";
   for (const OutputReport& output : report.outputs) text += output_text(output);
-  const auto in_bytes = std::count_if(report.layers.begin(), report.layers.end(), [](const LayerReport& layer) {
-    return layer.choice == LayerChoice::kBytes;
-  });
-  return text + fmt::format("{} of {} layers in bytes, {} samples, {} thread{}: f32 {:.3f} ms, bytes {:.3f} ms, {:.2f} times as fast",
-                            in_bytes, report.layers.size(), report.samples, report.threads,
-                            report.threads == 1 ? "" : "s", report.real_ms, report.byte_ms, report.speedup());
+  const auto in_bytes = std::count_if(report.layers.begin(), report.layers.end(),
+                                      [](const LayerReport& layer) { return layer.choice == LayerChoice::kBytes; });
+  return text +
+         fmt::format(
+             "{} of {} layers in bytes, {} samples, {} thread{}: f32 {:.3f} ms, bytes {:.3f} ms, {:.2f} times as fast",
+             in_bytes, report.layers.size(), report.samples, report.threads, report.threads == 1 ? "" : "s",
+             report.real_ms, report.byte_ms, report.speedup());
 }
 
 nlohmann::json quantization_json(const QuantizationReport& report) {
@@ -89,16 +88,18 @@ nlohmann::json quantization_json(const QuantizationReport& report) {
   for (const OutputReport& output : report.outputs) {
     nlohmann::json row = {{"output", output.name}, {"agreement", output.agreement}, {"drop", output.drop}};
     if (std::isfinite(output.sqnr_db)) row["sqnr_db"] = output.sqnr_db;
-    if (output.real_accuracy) row["f32_accuracy"] = *output.real_accuracy, row["bytes_accuracy"] = *output.byte_accuracy;
+    if (output.real_accuracy)
+      row["f32_accuracy"] = *output.real_accuracy, row["bytes_accuracy"] = *output.byte_accuracy;
     outputs.push_back(std::move(row));
   }
-  nlohmann::json json = {{"samples", report.samples},   {"threads", report.threads},
-                         {"f32_ms", report.real_ms},    {"bytes_ms", report.byte_ms},   {"speedup", report.speedup()},
-                         {"layers", std::move(layers)}, {"outputs", std::move(outputs)}};
+  nlohmann::json json = {{"samples", report.samples},    {"threads", report.threads},   {"f32_ms", report.real_ms},
+                         {"bytes_ms", report.byte_ms},   {"speedup", report.speedup()}, {"layers", std::move(layers)},
+                         {"outputs", std::move(outputs)}};
   if (report.selections.empty()) return json;
   nlohmann::json choices = nlohmann::json::array();
   for (const LayerSelection& selection : report.selections) {
-    nlohmann::json row = {{"layers", selection.layers}, {"estimated_ms", selection.estimated_ms}, {"drop", selection.drop}};
+    nlohmann::json row = {
+        {"layers", selection.layers}, {"estimated_ms", selection.estimated_ms}, {"drop", selection.drop}};
     if (std::isfinite(selection.sqnr_db)) row["sqnr_db"] = selection.sqnr_db;
     choices.push_back(std::move(row));
   }

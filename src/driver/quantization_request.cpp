@@ -49,8 +49,9 @@ QuantizeOptions form_of(const QuantizeSettings& settings) {
   QuantizeOptions form;
   form.scheme = static_cast<Scheme>(word("--scheme", settings.scheme, kSchemes));
   const bool weight_only = form.scheme == Scheme::kWeightOnly;
-  const std::string granularity =
-      !settings.granularity.empty() ? settings.granularity : weight_only ? "group" : "channel";
+  const std::string granularity = !settings.granularity.empty() ? settings.granularity
+                                  : weight_only                 ? "group"
+                                                                : "channel";
   form.weights = static_cast<Granularity>(word("--granularity", granularity, kGranularities));
   form.activations = word("--activations", settings.activations, kActivations) == 0 ? DType::kU8 : DType::kI8;
   if (form.weights == Granularity::kGroup && !weight_only)
@@ -98,30 +99,30 @@ void require_gain(const QuantizeSettings& settings, const QuantizationReport& re
     return std::count_if(report.layers.begin(), report.layers.end(),
                          [&](const LayerReport& layer) { return layer.choice == choice; });
   };
-  const std::string limits =
-      settings.max_drop < 100 ? fmt::format("at most {} % lost", settings.max_drop) : fmt::format("at least {} dB", settings.min_sqnr);
+  const std::string limits = settings.max_drop < 100 ? fmt::format("at most {} % lost", settings.max_drop)
+                                                     : fmt::format("at least {} dB", settings.min_sqnr);
   if (count(LayerChoice::kBytes) == 0 && count(LayerChoice::kLoss) > 0)
     refused("TSR-4087", "each choice of layers loses more than that", limits,
-           "ask for less, or try --method mse, percentile or entropy, or --adaround");
+            "ask for less, or try --method mse, percentile or entropy, or --adaround");
   if (count(LayerChoice::kBytes) == 0)
     refused("TSR-4086", fmt::format("no layer is faster in bytes; the model takes {:.3f} ms in f32", report.real_ms),
-           "a layer that gains", "use the model as it is; --all quantises layers that are slower so");
+            "a layer that gains", "use the model as it is; --all quantises layers that are slower so");
   if (report.speedup() < settings.min_speedup)
     refused("TSR-4086",
-           fmt::format("bytes take {:.3f} ms and f32 {:.3f} ms: {:.2f} times as fast", report.byte_ms, report.real_ms,
-                       report.speedup()),
-           fmt::format("at least {} times", settings.min_speedup),
-           "use the model as it is, or ask for less with --min-speedup 0");
+            fmt::format("bytes take {:.3f} ms and f32 {:.3f} ms: {:.2f} times as fast", report.byte_ms, report.real_ms,
+                        report.speedup()),
+            fmt::format("at least {} times", settings.min_speedup),
+            "use the model as it is, or ask for less with --min-speedup 0");
   for (const OutputReport& output : report.outputs) {
     if (output.sqnr_db < settings.min_sqnr)
       refused("TSR-4087",
-             fmt::format("output '{}' has {:.1f} dB of signal to quantisation noise", output.name, output.sqnr_db),
-             fmt::format("at least {} dB", settings.min_sqnr),
-             "try --method mse, percentile or entropy, or keep layers in f32 with --keep");
+              fmt::format("output '{}' has {:.1f} dB of signal to quantisation noise", output.name, output.sqnr_db),
+              fmt::format("at least {} dB", settings.min_sqnr),
+              "try --method mse, percentile or entropy, or keep layers in f32 with --keep");
     if (output.drop > settings.max_drop)
       refused("TSR-4087", fmt::format("output '{}' loses {:.2f} %", output.name, output.drop),
-             fmt::format("at most {} %", settings.max_drop),
-             "try --method mse, percentile or entropy, or keep layers in f32 with --keep");
+              fmt::format("at most {} %", settings.max_drop),
+              "try --method mse, percentile or entropy, or keep layers in f32 with --keep");
   }
 }
 

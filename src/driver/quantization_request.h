@@ -18,5 +18,4 @@ void require_gain(const QuantizeSettings& settings, const QuantizationReport& re
 // FILE.onnx, FILE.graph, or a module.
 void write_quantized(const Graph& graph, const std::string& output, DriverOptions driver);
 
-
 }  // namespace tessera::inline driver

@@ -88,10 +88,11 @@ class Equalizer {
   bool keeps_channels(const Node& node, ValueId value, size_t channels_axis, Pair& pair) const {
     if (node.op->kind == OpKind::kComposite) {
       const std::string& name = node.attrs.get<std::string>("name");
-      constexpr std::string_view kNames[] = {"relu", "leaky_relu", "max_pool", "average_pool", "global_average_pool",
-                                             "global_max_pool"};
+      constexpr std::string_view kNames[] = {"relu",         "leaky_relu",          "max_pool",
+                                             "average_pool", "global_average_pool", "global_max_pool"};
       const bool is_pool = name.find("pool") != std::string::npos;
-      return (!is_pool || channels_axis == 1) && std::find(std::begin(kNames), std::end(kNames), name) != std::end(kNames);
+      return (!is_pool || channels_axis == 1) &&
+             std::find(std::begin(kNames), std::end(kNames), name) != std::end(kNames);
     }
     if (node.op->name != "add") return false;
     const ValueId other = node.inputs[0] == value ? node.inputs[1] : node.inputs[0];
@@ -111,7 +112,8 @@ class Equalizer {
 
   std::optional<Pair> with_second(Pair pair, const WeightedProduct& first, const WeightedProduct& second,
                                   ValueId value) const {
-    if (second.data != value || !is_own_constant(second.weights) || first.is_conv != second.is_conv) return std::nullopt;
+    if (second.data != value || !is_own_constant(second.weights) || first.is_conv != second.is_conv)
+      return std::nullopt;
     const int64_t outputs = constant_tensor(graph_, first.weights).dims()[first.outputs_axis];
     const std::vector<int64_t>& dims = constant_tensor(graph_, second.weights).dims();
     // The terms of a product of matrices, the channels that a convolution reads, or those of a depthwise one.
@@ -143,7 +145,8 @@ class Equalizer {
 
   std::vector<double> largest(const Channels& channels) {
     std::vector<double> most(static_cast<size_t>(constant_tensor(graph_, channels.constant).dims()[channels.axis]));
-    for_each(channels, [&](size_t channel, float number) { most[channel] = std::max<double>(most[channel], std::abs(number)); });
+    for_each(channels,
+             [&](size_t channel, float number) { most[channel] = std::max<double>(most[channel], std::abs(number)); });
     return most;
   }
 

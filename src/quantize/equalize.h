@@ -4,7 +4,6 @@
 // the same but for rounding.
 #pragma once
 
-
 #include <cstddef>
 
 #include "graph/graph.h"

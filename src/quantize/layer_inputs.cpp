@@ -86,7 +86,8 @@ Graph gram_graph(const Graph& graph, const std::vector<WeightedProduct>& product
     }
     const Shape shape = to.shape(product.data);
     const ValueId rows = to.reshape(product.data, {product_of(shape, 0, shape.size() - 1), shape.back()});
-    outputs.push_back(to.reshape(to.op("matmul", {rows, rows}, {{"transpose_a", true}}), {1, shape.back(), shape.back()}));
+    outputs.push_back(
+        to.reshape(to.op("matmul", {rows, rows}, {{"transpose_a", true}}), {1, shape.back(), shape.back()}));
   }
   return to.with_outputs(outputs);
 }
@@ -110,7 +111,8 @@ Graph shift_graph(const Graph& graph, const std::vector<QuantizedProduct>& produ
       operands[0] = to.composite("dequantize", to.composite("dynamic_quantize", {operands[0]}))[0];
     }
     operands[1] = to.constant(real_tensor(*product.weights, constant_tensor(graph, p.weights).dims(), p.outputs_axis));
-    const ValueId difference = to.op("sub", {node.outputs[0], to.op(p.is_conv ? "conv" : "matmul", operands, node.attrs)});
+    const ValueId difference =
+        to.op("sub", {node.outputs[0], to.op(p.is_conv ? "conv" : "matmul", operands, node.attrs)});
     const auto rank = static_cast<int64_t>(to.shape(difference).size());
     const int64_t channels = p.is_conv ? 1 : rank - 1;
     std::vector<int64_t> axes;

@@ -97,10 +97,9 @@ class Quantizer {
       std::vector<ValueId> operands = {constant(std::move(packed.bytes), name + ".groups"),
                                        constant(std::move(packed.scales), name + ".scales")};
       if (options_.has_zeros) operands.push_back(constant(std::move(packed.zeros), name + ".zeros"));
-      known->second = builder_.add(ops_.get("dequantize_blocks"), std::move(operands),
-                                 {{"format", fmt::format("u{}", options_.weight_bits)},
-                                  {"group", rows->group},
-                                  {"elements", rows->terms}});
+      known->second = builder_.add(
+          ops_.get("dequantize_blocks"), std::move(operands),
+          {{"format", fmt::format("u{}", options_.weight_bits)}, {"group", rows->group}, {"elements", rows->terms}});
     }
     return builder_.add(ops_.get("matmul"), {inputs[0], known->second}, {{"transpose_b", true}});
   }
@@ -117,9 +116,11 @@ class Quantizer {
     const Node& add = graph_.node(users[0]);
     if (add.op->name != "add") return nullptr;
     const Tensor* bias = constant_of(graph_, add.inputs[bias_operand(graph_, add)]);
-    const bool fits = bias && bias->dtype() == DType::kF32 &&
-                      bias->num_elements() == static_cast<int64_t>(product.correction.size()) &&
-                      bias->dims().size() == (product.product.is_conv ? constant_tensor(graph_, product.product.weights).dims().size() - 1 : 1);
+    const bool fits =
+        bias && bias->dtype() == DType::kF32 &&
+        bias->num_elements() == static_cast<int64_t>(product.correction.size()) &&
+        bias->dims().size() ==
+            (product.product.is_conv ? constant_tensor(graph_, product.product.weights).dims().size() - 1 : 1);
     const bool has_channels_first = fits && bias->dims()[0] == bias->num_elements();
     return has_channels_first ? &add : nullptr;
   }
@@ -198,8 +199,8 @@ class Quantizer {
     if (!is_new) return known->second;
     const std::shared_ptr<const IntegerRows> rows = rows_for(product);
     const std::string name = name_of(p.weights);
-    known->second.integers = constant(
-        integer_tensor(*rows, constant_tensor(graph_, p.weights).dims(), p.outputs_axis), name + ".integers");
+    known->second.integers =
+        constant(integer_tensor(*rows, constant_tensor(graph_, p.weights).dims(), p.outputs_axis), name + ".integers");
     known->second.scale_numbers = rows->scales;
     if (options_.weights == Granularity::kTensor && !rows->scales.empty()) known->second.scale_numbers.resize(1);
     return known->second;
@@ -214,7 +215,8 @@ class Quantizer {
     const bool has_axis = options_.weights != Granularity::kTensor;
     if (has_axis) attrs.set("axis", static_cast<int64_t>(p.outputs_axis));
     const std::vector<float>& numbers = integers.scale_numbers;
-    Tensor scales(DType::kF32, has_axis ? std::vector<int64_t>{static_cast<int64_t>(numbers.size())} : std::vector<int64_t>{});
+    Tensor scales(DType::kF32,
+                  has_axis ? std::vector<int64_t>{static_cast<int64_t>(numbers.size())} : std::vector<int64_t>{});
     std::copy(numbers.begin(), numbers.end(), scales.as_mutable<float>().begin());
     Tensor zeros(DType::kI8, scales.dims());
     const std::string name = name_of(p.weights);
@@ -231,7 +233,7 @@ class Quantizer {
   std::map<std::tuple<ValueId, double, double>, ValueId> data_;
   std::vector<std::vector<NodeId>> users_;
   std::map<const Node*, const QuantizedProduct*> biases_;  // additions that take a correction in
-  std::map<ValueId, std::vector<ValueId>> dynamic_;  // bytes, scale, zero point
+  std::map<ValueId, std::vector<ValueId>> dynamic_;        // bytes, scale, zero point
   std::map<std::tuple<ValueId, size_t, std::shared_ptr<const IntegerRows>>, IntegerConstants> integers_;
   std::map<ValueId, ValueId> weights_;  // of integers: the real numbers
   std::map<ValueId, ValueId> groups_;   // of weights: the real numbers

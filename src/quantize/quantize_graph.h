@@ -43,7 +43,7 @@ enum class Scheme : uint8_t { kStatic, kDynamic, kWeightOnly };
 enum class Granularity : uint8_t { kTensor, kChannel, kGroup };
 
 struct QuantizeOptions {
-  DType activations = DType::kU8;  // static: or kI8, without a zero point
+  DType activations = DType::kU8;               // static: or kI8, without a zero point
   Granularity weights = Granularity::kChannel;  // weight-only: or kGroup
   int weight_bits = 8;  // 2 to 8: weights are i8 that use so many, a sign among them; weight-only: 4 or 8
   Scheme scheme = Scheme::kStatic;

@@ -30,7 +30,8 @@ class Switches {
       if (options_.scheme != Scheme::kWeightOnly) operands[0] = op("select", {on, data(product, inputs[0]), inputs[0]});
       operands[1] = op("select", {on, weights(product), inputs[1]});
       std::vector<ValueId> results = rewriter_.copy(node, operands);
-      if (!product.correction.empty()) results[0] = op("add", {results[0], op("select", {on, correction(product), zero()})});
+      if (!product.correction.empty())
+        results[0] = op("add", {results[0], op("select", {on, correction(product), zero()})});
       return results;
     });
     // It came first; it stands behind the graph's own inputs, in front of its states.
@@ -50,7 +51,8 @@ class Switches {
 
   ValueId switch_of(size_t place) {
     const auto i = static_cast<int64_t>(place);
-    const ValueId one = op("slice", {switches_}, {{"starts", Shape{i}}, {"sizes", Shape{1}}, {"steps", std::vector<int64_t>{1}}});
+    const ValueId one =
+        op("slice", {switches_}, {{"starts", Shape{i}}, {"sizes", Shape{1}}, {"steps", std::vector<int64_t>{1}}});
     return op("reshape", {one}, {{"shape", Shape{}}});
   }
 
@@ -77,8 +79,7 @@ class Switches {
 
   ValueId correction(const QuantizedProduct& product) {
     std::vector<int64_t> dims = {static_cast<int64_t>(product.correction.size())};
-    if (product.product.is_conv)
-      dims.resize(constant_tensor(graph_, product.product.weights).dims().size() - 1, 1);
+    if (product.product.is_conv) dims.resize(constant_tensor(graph_, product.product.weights).dims().size() - 1, 1);
     Tensor tensor(DType::kF32, std::move(dims));
     std::copy(product.correction.begin(), product.correction.end(), tensor.as_mutable<float>().begin());
     return constant(std::move(tensor));

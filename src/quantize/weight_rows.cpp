@@ -41,7 +41,9 @@ int64_t nearest(float number, const Step& step, const IntegerGrid& grid) {
   return static_cast<int64_t>(std::clamp(place, static_cast<float>(grid.low), static_cast<float>(grid.high)));
 }
 
-bool is_usable(double scale) { return scale >= std::numeric_limits<float>::min() && scale <= std::numeric_limits<float>::max(); }
+bool is_usable(double scale) {
+  return scale >= std::numeric_limits<float>::min() && scale <= std::numeric_limits<float>::max();
+}
 
 // Least squares of a group whose integers a step decides: their best scale, and the error that it leaves.
 struct Fit {
@@ -131,8 +133,15 @@ void check_finite(const WeightRows& weights, const std::string& name) {
 // One row's rounding. `error` is row - integers in real numbers, `pull` the gram times it.
 class RowDescent {
  public:
-  RowDescent(IntegerRows& rows, const IntegerGrid& grid, std::span<const float> gram, std::span<const float> numbers, int64_t row)
-      : rows_(rows), grid_(grid), gram_(gram), numbers_(numbers), row_(row), terms_(rows.terms), pull_(static_cast<size_t>(terms_), 0.F) {
+  RowDescent(IntegerRows& rows, const IntegerGrid& grid, std::span<const float> gram, std::span<const float> numbers,
+             int64_t row)
+      : rows_(rows),
+        grid_(grid),
+        gram_(gram),
+        numbers_(numbers),
+        row_(row),
+        terms_(rows.terms),
+        pull_(static_cast<size_t>(terms_), 0.F) {
     for (int64_t k = 0; k < terms_; ++k) {
       const float error = numbers_[static_cast<size_t>(k)] - rows_.real(row_, k);
       if (error != 0) add(k, error);
@@ -158,13 +167,15 @@ class RowDescent {
     for (int64_t k = 0; k < terms_; ++k) {
       const size_t group = rows_.group_of(row_, k);
       int16_t& integer = rows_.integers[static_cast<size_t>(row_ * terms_ + k)];
-      const double place = static_cast<double>(numbers_[static_cast<size_t>(k)]) / rows_.scales[group] + rows_.zeros[group];
+      const double place =
+          static_cast<double>(numbers_[static_cast<size_t>(k)]) / rows_.scales[group] + rows_.zeros[group];
       const auto below = static_cast<int64_t>(std::floor(place)), above = below + 1;
       const int64_t other = integer == below ? above : integer == above ? below : integer;
       if (other == integer || other < grid_.low || other > grid_.high) continue;
       // The error changes by this much at k; the products' by 2 change pull + change^2 gram.
       const float change = static_cast<float>(integer - other) * rows_.scales[group];
-      const double gain = 2.0 * change * pull_[static_cast<size_t>(k)] + static_cast<double>(change) * change * column(k)[k];
+      const double gain =
+          2.0 * change * pull_[static_cast<size_t>(k)] + static_cast<double>(change) * change * column(k)[k];
       if (!(gain < 0)) continue;
       integer = static_cast<int16_t>(other);
       add(k, change);
@@ -261,7 +272,8 @@ PackedRows packed_rows(const IntegerRows& rows, int bits) {
     // Room that a row does not need stands for zeros.
     for (int64_t k = 0; k < rows.groups * rows.group; ++k)
       put(bytes, row * row_bytes, k,
-          k < rows.terms ? rows.integers[static_cast<size_t>(row * rows.terms + k)] : rows.zeros[rows.group_of(row, k)]);
+          k < rows.terms ? rows.integers[static_cast<size_t>(row * rows.terms + k)]
+                         : rows.zeros[rows.group_of(row, k)]);
     for (int64_t g = 0; g < rows.groups; ++g)
       put(zeros, row * zero_bytes, g, rows.zeros[static_cast<size_t>(row * rows.groups + g)]);
   }

@@ -16,7 +16,9 @@ struct WeightRows {
   int64_t rows = 0, terms = 0;  // outputs, and numbers of each
   std::vector<float> numbers;   // row by row
 
-  std::span<const float> row(int64_t r) const { return std::span(numbers).subspan(static_cast<size_t>(r * terms), static_cast<size_t>(terms)); }
+  std::span<const float> row(int64_t r) const {
+    return std::span(numbers).subspan(static_cast<size_t>(r * terms), static_cast<size_t>(terms));
+  }
 };
 
 // `axis`: of the outputs. What else the tensor has are the terms, in its order.

@@ -57,7 +57,8 @@ TEST(WeightRows, OutputsAreRows) {
   EXPECT_EQ(columns.rows, 2);
   EXPECT_EQ(columns.terms, 3);
   for (int64_t r = 0; r < 2; ++r)
-    for (int64_t k = 0; k < 3; ++k) EXPECT_EQ(columns.row(r)[static_cast<size_t>(k)], matrix.as<float>()[static_cast<size_t>(k * 2 + r)]);
+    for (int64_t k = 0; k < 3; ++k)
+      EXPECT_EQ(columns.row(r)[static_cast<size_t>(k)], matrix.as<float>()[static_cast<size_t>(k * 2 + r)]);
   EXPECT_EQ(channels.terms, 6);
   EXPECT_TRUE(std::equal(channels.numbers.begin(), channels.numbers.end(), image.as<float>().begin()));
 }
@@ -73,7 +74,8 @@ TEST(WeightRows, EachGroupHasAStep) {
         EXPECT_EQ(rows.groups, (terms + 31) / 32);
         for (const int16_t integer : rows.integers) EXPECT_TRUE(integer >= grid.low && integer <= grid.high);
         grid.fits_scale = false;
-        EXPECT_LE(error_of(weights, rows), error_of(weights, nearest_integers(weights, grid, "w")) * (1 + 1e-5) + 1e-12);
+        EXPECT_LE(error_of(weights, rows),
+                  error_of(weights, nearest_integers(weights, grid, "w")) * (1 + 1e-5) + 1e-12);
       }
 }
 
@@ -101,7 +103,8 @@ TEST(WeightRows, PackedAsDequantizeBlocksReadsThem) {
                     48 * bits / 8, bits == 4 ? 2 : 3, bits),
         standard_ops());
     const Tensor got = GraphInterpreter().evaluate(graph, {packed.bytes, packed.scales, packed.zeros})[0];
-    for (int64_t i = 0; i < 120; ++i) EXPECT_FLOAT_EQ(got.as<float>()[static_cast<size_t>(i)], rows.real(i / 40, i % 40));
+    for (int64_t i = 0; i < 120; ++i)
+      EXPECT_FLOAT_EQ(got.as<float>()[static_cast<size_t>(i)], rows.real(i / 40, i % 40));
   }
 }
 
@@ -125,7 +128,8 @@ TEST(RoundForData, LosesLessThanTheNearestIntegers) {
   for (unsigned i = 0; i < 200; ++i) {
     // Neighbours are alike, as they are in pictures.
     Tensor x = random_tensor({kTerms}, 100 + i);
-    for (size_t k = 1; k < kTerms; ++k) x.as_mutable<float>()[k] = 0.8F * x.as<float>()[k - 1] + 0.6F * x.as<float>()[k];
+    for (size_t k = 1; k < kTerms; ++k)
+      x.as_mutable<float>()[k] = 0.8F * x.as<float>()[k - 1] + 0.6F * x.as<float>()[k];
     for (size_t a = 0; a < kTerms; ++a)
       for (size_t b = 0; b < kTerms; ++b) gram[a * kTerms + b] += x.as<float>()[a] * x.as<float>()[b];
     data.push_back(std::move(x));
@@ -241,11 +245,11 @@ TEST(Schemes, CorrectionsTakeTheMeanOff) {
     std::vector<QuantizedProduct> products = products_of(graph, options);
     products.resize(1);
     const auto inputs = inputs_for(graph, 8);
-    const Tensor shift =
-        GraphInterpreter().evaluate(shift_graph(graph, products, options, standard_ops()), inputs)[0];
+    const Tensor shift = GraphInterpreter().evaluate(shift_graph(graph, products, options, standard_ops()), inputs)[0];
     products[0].correction.assign(shift.as<float>().begin(), shift.as<float>().end());
     const ValueId product = graph.node(products[0].product.node).outputs[0];
-    const Graph corrected = quantized_graph(with_outputs(graph, {product}, standard_ops()), products, options, standard_ops());
+    const Graph corrected =
+        quantized_graph(with_outputs(graph, {product}, standard_ops()), products, options, standard_ops());
     const Tensor again = GraphInterpreter().evaluate(shift_graph(graph, products, options, standard_ops()), inputs)[0];
     const Tensor want = GraphInterpreter().evaluate(with_outputs(graph, {product}, standard_ops()), inputs)[0];
     const Tensor got = GraphInterpreter().evaluate(corrected, inputs)[0];
@@ -291,7 +295,8 @@ TEST(GramGraph, IsTheSumOverTheTermsOfOutputs) {
         const int64_t group = r * terms.groups / rows.rows;
         for (int64_t a = 0; a < rows.terms; ++a)
           for (int64_t b = 0; b < rows.terms; ++b)
-            quadratic += static_cast<double>(rows.row(r)[static_cast<size_t>(a)]) * rows.row(r)[static_cast<size_t>(b)] *
+            quadratic += static_cast<double>(rows.row(r)[static_cast<size_t>(a)]) *
+                         rows.row(r)[static_cast<size_t>(b)] *
                          grams[p].get_double((group * terms.terms + a) * terms.terms + b);
         EXPECT_NEAR(quadratic, squares, 1e-3 * squares);
       }
@@ -326,7 +331,9 @@ TEST(Equalize, ComputesTheSameWithWeightsAboutAsLarge) {
   EXPECT_EQ(made.pairs, 1U);
   EXPECT_THAT(verify(made.graph), testing::IsEmpty());
   const auto inputs = inputs_for(with_relu, 3);
-  EXPECT_LT(relative_error(GraphInterpreter().evaluate(with_relu, inputs)[0], GraphInterpreter().evaluate(made.graph, inputs)[0]), 1e-5);
+  EXPECT_LT(relative_error(GraphInterpreter().evaluate(with_relu, inputs)[0],
+                           GraphInterpreter().evaluate(made.graph, inputs)[0]),
+            1e-5);
   // Each channel is as large in front as behind.
   const std::vector<WeightedProduct> products = weighted_products(made.graph);
   const Tensor& first = constant_tensor(made.graph, products[0].weights);

@@ -29,13 +29,15 @@ std::string quantize_file(const std::string& model, const std::string& output, c
     const SampleSource source{samples.count,
                               [&](size_t sample) {
                                 std::vector<Tensor> tensors;
-                                for (const tessera_tensor& tensor : samples.at(sample)) tensors.push_back(borrow(tensor));
+                                for (const tessera_tensor& tensor : samples.at(sample))
+                                  tensors.push_back(borrow(tensor));
                                 return tensors;
                               },
                               samples.labels};
     const QuantizedModel quantized = quantize_model(graph, source, chosen, driver, [&](std::string_view) {
       if (options.is_cancelled && options.is_cancelled())
-        throw UserError({.id = "TSR-5111", .message = "the quantisation was cancelled", .node = {}, .legal = {}, .hint = {}});
+        throw UserError(
+            {.id = "TSR-5111", .message = "the quantisation was cancelled", .node = {}, .legal = {}, .hint = {}});
     });
     require_gain(settings, quantized.report);
     write_quantized(quantized.graph, output, driver);

@@ -237,10 +237,7 @@ const std::vector<CompositeDef>& quantization_composites() {
       {"conv_integer",
        "The convolution of bytes less their zero points, of which either may be left out from the end, in i32; padding "
        "is zero.",
-       2,
-       4,
-       conv_attrs(),
-       conv_integer,
+       2, 4, conv_attrs(), conv_integer,
        "conv_integer(x: u8[1,1,2], w: i8[1,1,2], zx: u8[]) {strides = [1], pads_begin = [1], pads_end = [0], "
        "dilations = [1], groups = 1}\nrun x = 3 5 ; w = 1 -2 ; zx = 2 -> y = -2 -5"},
       {"fake_quantize",

@@ -81,9 +81,10 @@ void GraphWriter::write_block_product(const Graph& graph, const Node& node, cons
                   initializer(0, ".weights", {shape.rows, shape.groups, shape.group * shape.bits / 8}),
                   initializer(1, ".scales", {shape.rows * shape.groups})};
   if (weights.inputs.size() == 3)
-    inputs.push_back(initializer(2, ".zeros", {graph.type(weights.inputs[2]).dtype == DType::kU8
-                                                   ? shape.rows * ((shape.groups * shape.bits + 7) / 8)
-                                                   : shape.rows * shape.groups}));
+    inputs.push_back(initializer(
+        2, ".zeros",
+        {graph.type(weights.inputs[2]).dtype == DType::kU8 ? shape.rows * ((shape.groups * shape.bits + 7) / 8)
+                                                           : shape.rows * shape.groups}));
   onnx::NodeProto& proto = *context_.scope().add_node();
   proto.set_op_type("MatMulNBits");
   proto.set_domain(std::string(kContribDomain));
