@@ -113,6 +113,12 @@ std::vector<std::byte> compile_to_memory(const ModelBytes& model, const CompileO
 void compile_file(const builder::Graph& graph, const std::string& module_path, const CompileOptions& options = {});
 std::vector<std::byte> compile_to_memory(const builder::Graph& graph, const CompileOptions& options = {});
 
+// A model as a graph, whatever it was written as, so that tessera/derivatives.h works on it. Of the options only `dims`
+// and `shapes` matter. CompileError TSR-1025 for a range of sizes at which the model is read one by one, TSR-1046 for a
+// model that is no graph.
+builder::Graph graph_of_model(const std::string& model_path, const CompileOptions& options = {});
+builder::Graph graph_of_model(const ModelBytes& model, const CompileOptions& options = {});
+
 // What an ONNX model declares at its border, before anything is compiled: for choosing the sizes that it leaves open.
 struct ModelTensor {
   std::string name;

@@ -168,6 +168,15 @@ std::unique_ptr<Engine> interpret(const nb::object& model, const std::string& fo
   });
 }
 
+builder::Graph graph_of(const nb::object& model, const std::string& folder, const std::string& name, const Bounds& dims,
+                        const Shapes& shapes) {
+  const CompileOptions options = make_options("native", "f32", "fma", "default", 0, 1, dims, shapes, {}, {}, {}, 0);
+  return Source(model, folder, name).use([&](const auto& source) {
+    if constexpr (std::is_same_v<std::decay_t<decltype(source)>, builder::Graph>) return source;
+    else return graph_of_model(source, options);
+  });
+}
+
 // (name, operator, reason) of each node of a .pt2 program that would not be imported.
 std::vector<std::tuple<std::string, std::string, std::string>> refused_aten_nodes(const nb::bytes& program,
                                                                                   const Bounds& dims) {
@@ -407,6 +416,10 @@ NB_MODULE(_native, m) {
         "input, and of each output.");
   m.def("interpret", &interpret, "model"_a, "folder"_a, "name"_a, "dims"_a, "shapes"_a,
         "The interpreter for a path or the bytes of a model.");
+  m.def("graph_of_model", &graph_of, "model"_a, "folder"_a, "name"_a, "dims"_a, "shapes"_a,
+        nb::sig("def graph_of_model(model: object, folder: str, name: str, dims: Mapping[str, Sequence[int]], "
+                "shapes: Mapping[str, Sequence[int]]) -> Graph"),
+        "A model as a graph.");
   m.def(
       "language_model_metadata",
       [](const std::string& path) {

@@ -19,7 +19,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Union
+from typing import Union
 
 from . import _native, _options, graph, nn, optim, te
 from ._capture import capture, jit
@@ -38,11 +38,9 @@ from ._session import (
 from .quantization import (
     CalibrationDataReader, CalibrationMethod, QuantFormat, QuantType, quantize_dynamic, quantize_static,
 )
+from ._source import Source, source_of
 from ._tape import eager_numerics, no_grad
 from ._tensor import Tensor, arange, concat, full, ones, stack, tensor, where, zeros
-
-if TYPE_CHECKING:
-    import onnx
 
 __all__ = [
     "CalibrationDataReader", "CalibrationMethod", "Error", "ExecutionMode", "GraphOptimizationLevel", "IOBinding",
@@ -54,7 +52,6 @@ __all__ = [
 ]
 __version__ = _native.version()
 
-Source = Union[str, "os.PathLike[str]", bytes, "onnx.ModelProto", graph.Graph]
 Size = Union[int, tuple[int, int], tuple[int, int, int]]
 Dims = Mapping[str, Size]
 Shapes = Mapping[str, Sequence[Size]]
@@ -79,9 +76,9 @@ def compile(
 ) -> Model:
     """Compiles a model and loads the result.
 
-    ``model`` is a path (of an ONNX model, or of a graph as text), the bytes of such a file, an ``onnx.ModelProto``, or a
-    :class:`tessera.graph.Graph`; external data is read only for a path, from
-    the folder of the model.
+    ``model`` is a path (of an ONNX model, or of a graph as text), the bytes of such a file, an ``onnx.ModelProto``, a
+    ``torch.export.ExportedProgram``, or a :class:`tessera.graph.Graph`; external data is read only for a path, from the
+    folder of the model.
 
     ``target`` is a processor as in ``tessera compile --target``; None is this machine's. ``precision`` ("f32", "bf16" or
     "f16") is what convolutions and products with weights read; they sum in f32. ``fp32`` ("fma", "pieces" or "auto") is how products
@@ -99,7 +96,7 @@ def compile(
 
     Raises :class:`tessera.Error` for what the user can mend and :class:`tessera.InternalError` for bugs.
     """
-    source = _source(model)
+    source = source_of(model)
     if engine not in ("native", "interp"):
         raise Error(f"there is no engine {engine!r}", id="TSR-4031", legal='"native", "interp"')
     given_dims, given_shapes = _options.dims_and_shapes(dims, shapes)
@@ -156,7 +153,7 @@ def compile_file(
         target, precision, fp32, numerics, opt_level, threads, dims, shapes, disable_passes, kernels, places, max_memory
     )
     cancel = _native.CancelFlag()
-    source = _source(model)
+    source = source_of(model)
     interruptible(lambda: _native.compile_to_file(*source, os.fspath(path), *options, cancel), cancel.set)
 
 
@@ -166,19 +163,3 @@ def load(path: str | os.PathLike[str], *, threads: int | None = None) -> Model:
     A module is a program: load only those that you trust.
     """
     return Model(_native.load(os.fspath(path), 0 if threads is None else _options.number("threads", threads)))
-
-
-def _source(model: Source) -> tuple[str | bytes | _native.Graph, str, str]:
-    """The model as a path, bytes or a graph, the folder of external data, and a name."""
-    if isinstance(model, graph.Graph):
-        return model._native, "", model.name
-    if isinstance(model, (str, os.PathLike)):
-        return os.fspath(model), "", ""
-    if isinstance(model, (bytes, bytearray, memoryview)):
-        return bytes(model), "", "model"
-    if hasattr(model, "SerializeToString") and hasattr(model, "graph"):
-        return model.SerializeToString(), "", model.graph.name or "model"
-    raise Error(
-        f"the model is of the type {type(model).__name__}", id="TSR-4032",
-        legal="a path, bytes, an onnx.ModelProto, or a tessera.graph.Graph",
-    )

@@ -99,6 +99,16 @@ class Graph:
         graph._native = _native.Graph.from_text(text, file)
         return graph
 
+    @classmethod
+    def from_model(cls, model: Any, *, dims: Mapping[str, Any] = {}, shapes: Mapping[str, Sequence[Any]] = {}) -> Graph:
+        """The graph of a model, which is given as to :func:`tessera.compile`: derivatives of it are graphs, too."""
+        from ._options import dims_and_shapes
+        from ._source import source_of
+
+        graph = cls.__new__(cls)
+        graph._native = _native.graph_of_model(*source_of(model), *dims_and_shapes(dims, shapes))
+        return graph
+
     def __repr__(self) -> str:
         def types(values):
             return ", ".join(f"{value.name}: {value._native.type}" for value in values)

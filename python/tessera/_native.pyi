@@ -148,6 +148,9 @@ def border(model: object, folder: str, name: str) -> tuple[list[tuple[str, int, 
 def interpret(model: object, folder: str, name: str, dims: Mapping[str, Sequence[int]], shapes: Mapping[str, Sequence[int]]) -> Engine:
     """The interpreter for a path or the bytes of a model."""
 
+def graph_of_model(model: object, folder: str, name: str, dims: Mapping[str, Sequence[int]], shapes: Mapping[str, Sequence[int]]) -> Graph:
+    """A model as a graph."""
+
 def language_model_metadata(path: str) -> str:
     """The metadata of a GGUF file as JSON."""
 

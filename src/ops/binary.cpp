@@ -57,8 +57,9 @@ bool is_constant_but_zero(Adjoint& a, ValueId v) {
   return value->num_elements() == 1 && value->get_double(0) != 0;
 }
 
-// With an exponent of 0 it is 1 for every x, 0 among them. A power of 0 or less does not depend on its exponent: it is
-// 0, or defined for whole exponents alone.
+// With an exponent of 0 it is 1 for every x, 0 among them. A power of 0 does not depend on its exponent, unless that is
+// negative. Of what is less than 0 it is defined for whole exponents alone, and there is no derivative: NaN, as
+// PyTorch has it.
 std::array<ValueId, 2> pow_gradient(Adjoint& a, ValueId g, ValueId x, ValueId y, ValueId result) {
   std::array<ValueId, 2> gradients = {Adjoint::kNone, Adjoint::kNone};
   if (a.wants(0)) {
@@ -67,8 +68,9 @@ std::array<ValueId, 2> pow_gradient(Adjoint& a, ValueId g, ValueId x, ValueId y,
         a.mul(g, is_constant_but_zero(a, y) ? slope : a.select(a.op("eq", {y, a.scalar(0, y)}), a.scalar(0, y), slope));
   }
   if (a.wants(1)) {
-    const ValueId zero = a.scalar(0, x), positive = a.op("gt", {x, zero});
-    gradients[1] = a.mul(g, a.op("select", {positive, a.mul(result, a.op("log", {x})), zero}));
+    const ValueId zero = a.scalar(0, x);
+    const ValueId is_flat = a.op("logical_and", {a.op("eq", {x, zero}), a.op("ge", {y, zero})});
+    gradients[1] = a.mul(g, a.op("select", {is_flat, zero, a.mul(result, a.op("log", {x}))}));
   }
   return gradients;
 }

@@ -134,7 +134,7 @@ class Derivative {
       case BinaryOp::kPow: {
         const Expr zero = zero_of(e);
         const Expr of_x = select(equal(y, zero), zero, y * binary(BinaryOp::kPow, x, y - number(e, 1)));
-        const Expr of_y = select(zero < x, e * unary(UnaryOp::kLog, x), zero);
+        const Expr of_y = select(logical_and(equal(x, zero), zero <= y), zero, e * unary(UnaryOp::kLog, x));
         return both(weight * of_x, weight * of_y);
       }
       default:

@@ -16,7 +16,6 @@ import time
 import torch_python
 
 ROOT = torch_python.ROOT
-TOLERANCE = 1e-4  # of the largest magnitude of an output
 
 
 if __name__ == "__main__":
@@ -29,32 +28,7 @@ import torch.nn.functional as F  # noqa: E402
 import tessera  # noqa: E402
 import tessera.torch  # noqa: E402
 import torch_operators  # noqa: E402
-
-
-def flat(value):
-    if isinstance(value, (torch.Tensor, int)):
-        return [torch.as_tensor(value)]
-    return [t for v in value for t in flat(v)]
-
-
-def same(got, want, what):
-    got, want = flat(got), flat(want)
-    assert len(got) == len(want), f"{what}: {len(got)} outputs for {len(want)}"
-    for i, (g, w) in enumerate(zip(got, want)):
-        assert g.dtype == w.dtype and g.shape == w.shape, f"{what}[{i}]: {g.dtype}{list(g.shape)}, expected {w.dtype}{list(w.shape)}"
-        if not w.is_floating_point():
-            assert torch.equal(g, w), f"{what}[{i}] differs"
-            continue
-        g, w = g.double(), w.double()
-        assert torch.equal(torch.isnan(g), torch.isnan(w)), f"{what}[{i}]: other NaNs"
-        infinite = torch.isinf(w)
-        assert torch.equal(g[infinite], w[infinite]), f"{what}[{i}]: other infinities"
-        rest = ~(infinite | torch.isnan(w))
-        if rest.any():
-            most = max(w[rest].abs().max().item(), 1e-30)
-            worst = (g[rest] - w[rest]).abs().max().item() / most
-            bound = TOLERANCE if flat(want)[i].dtype in (torch.float32, torch.float64) else 2e-2
-            assert worst <= bound, f"{what}[{i}] differs by {worst:.2e} of the largest magnitude"
+from torch_same import same  # noqa: E402
 
 
 def compiled(function, *inputs, what, dynamic=False, allow_eager=False, **options):

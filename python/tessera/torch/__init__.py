@@ -14,9 +14,10 @@ docs/pytorch.md.
 from __future__ import annotations
 
 from ._backend import backend
+from ._export import archive_of
 from ._report import Region, Report, last_report, reports, reset
 
-__all__ = ["Region", "Report", "backend", "last_report", "reports", "reset"]
+__all__ = ["Region", "Report", "archive_of", "backend", "last_report", "reports", "reset"]
 
 
 def _register() -> None:

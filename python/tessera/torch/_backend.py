@@ -10,12 +10,12 @@ from typing import Any
 import ml_dtypes
 import numpy as np
 import torch
-from torch._decomp import core_aten_decompositions
 from torch._subclasses.fake_tensor import unset_fake_temporarily
 
 import tessera
 
 from .. import _native
+from ._decompositions import decompositions
 from ._records import NotRecorded, is_part, program
 from ._report import Region, Report, new_report
 from ._views import Views
@@ -41,12 +41,6 @@ def _to_torch(array: np.ndarray) -> torch.Tensor:
         carrier, dtype = _CARRIER_OF[array.dtype]
         return torch.from_numpy(array.view(carrier)).view(dtype)
     return torch.from_numpy(array)
-
-
-def _decompositions() -> dict[Any, Callable[..., Any]]:
-    """PyTorch's own, of operators that the reader does not read as they are."""
-    read = set(_native.aten_operators())
-    return {op: how for op, how in core_aten_decompositions().items() if str(op).rsplit(".", 1)[0] not in read}
 
 
 def backend(graph: torch.fx.GraphModule, example_inputs: Sequence[Any], *, mode: str | None = None,
@@ -81,7 +75,7 @@ def backend(graph: torch.fx.GraphModule, example_inputs: Sequence[Any], *, mode:
         with unset_fake_temporarily():  # the parameters are real
             return _Compiled(inner, constants, options, report)
 
-    return aot_autograd(fw_compiler=compile_inner, inference_compiler=compile_inner, decompositions=_decompositions(),
+    return aot_autograd(fw_compiler=compile_inner, inference_compiler=compile_inner, decompositions=decompositions(),
                         keep_inference_input_mutations=False)(graph, example_inputs)
 
 

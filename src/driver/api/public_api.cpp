@@ -75,6 +75,15 @@ std::unique_ptr<Model> interpret(const Source& source, const std::string& name, 
   return model.flow ? interpret_flow(*model.flow, name) : interpret_graph(std::move(model.graph), name);
 }
 
+template <typename Source>
+builder::Graph graph_of(const Source& source, const CompileOptions& options) {
+  const DriverOptions driver = driver_options(options);
+  PassRunner runner(driver);
+  ImportedModel model = read(source, driver, runner);
+  if (!model.symbols.empty()) refuse_ranges(model, "a graph of one's own");  // read at sizes; a graph has its own symbols
+  return builder::GraphAccess::graph(graph_alone(std::move(model)));
+}
+
 ModelBorder border_of(const std::optional<ModelDeclarations>& declared, const std::string& what) {
   if (!declared)
     throw UserError(
@@ -124,6 +133,14 @@ void compile_file(const ModelBytes& model, const std::string& module_path, const
 
 void compile_file(const builder::Graph& graph, const std::string& module_path, const CompileOptions& options) {
   translate_errors([&] { write_module(compile(graph, options), module_path); });
+}
+
+builder::Graph graph_of_model(const std::string& model_path, const CompileOptions& options) {
+  return translate_errors([&] { return graph_of(model_path, options); });
+}
+
+builder::Graph graph_of_model(const ModelBytes& model, const CompileOptions& options) {
+  return translate_errors([&] { return graph_of(model, options); });
 }
 
 std::vector<std::byte> compile_to_memory(const std::string& model_path, const CompileOptions& options) {

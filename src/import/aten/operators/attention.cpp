@@ -35,9 +35,14 @@ void import_attention(AtenContext& c) {
     operands.push_back(
         c.op("ge", {c.iota({rows[rows.size() - 2], 1}, 0), c.iota({1, columns[columns.size() - 2]}, 1)}));
   }
+  if (!c.has("attn_mask") || c.rank(operands[3]) == 0)
+    return c.out(c.composite("attention", operands, {{"scale", scale}}));
+  // Before that they see everything, so that gradients are no NaN.
+  const ValueId blind = blind_rows(c, operands[3]), mask = operands[3];
+  operands[3] = c.dtype(mask) == DType::kBool ? c.op("logical_or", {mask, blind})
+                                              : c.op("select", {blind, c.scalar_like(mask, 0), mask});
   const ValueId y = c.composite("attention", operands, {{"scale", scale}});
-  if (!c.has("attn_mask") || c.rank(operands[3]) == 0) return c.out(y);
-  c.out(c.op("select", {blind_rows(c, operands[3]), c.scalar_like(y, 0), y}));
+  c.out(c.op("select", {blind, c.scalar_like(y, 0), y}));
 }
 
 }  // namespace

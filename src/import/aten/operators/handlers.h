@@ -16,11 +16,13 @@ std::span<const AtenOperator> elementwise_operators();
 std::span<const AtenOperator> generating_operators();
 std::span<const AtenOperator> indexing_operators();
 std::span<const AtenOperator> normalization_operators();
+std::span<const AtenOperator> order_operators();
 std::span<const AtenOperator> padding_operators();
 std::span<const AtenOperator> pooling_operators();
 std::span<const AtenOperator> reduction_operators();
 std::span<const AtenOperator> resizing_operators();
 std::span<const AtenOperator> shape_operators();
+std::span<const AtenOperator> special_operators();
 std::span<const AtenOperator> unary_operators();
 
 // min(max(x, low), high).
@@ -31,6 +33,10 @@ ValueId in_wide_float(AtenContext& c, ValueId x);
 ValueId scaled(AtenContext& c, ValueId x, double factor);
 // x with dimension `axis` put to the end, and the order that does it; it is its own inverse.
 std::vector<int64_t> axis_last(int rank, int64_t axis);
+// x without the dimension `axis`, of one element.
+ValueId without(AtenContext& c, ValueId x, int64_t axis);
+// What has an order: bools as bytes.
+ValueId comparable(AtenContext& c, ValueId x);
 // x [..., n, I] with updates [..., m, I] at places [..., m] of the dimension before the last; what is outside of it is
 // left out. `join`: "none" (the update replaces what is there), "add", "mul", "min", "max".
 ValueId scattered(AtenContext& c, ValueId x, ValueId places, ValueId updates, const std::string& join);

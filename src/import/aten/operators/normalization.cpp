@@ -139,10 +139,12 @@ void import_safe_softmax(AtenContext& c) {
   const ValueId given = c.tensor("self");
   const ValueId x = c.cast(given, c.result_dtype(c.dtype(given)));
   const int64_t axis = c.dimension("dim", c.rank(x));
-  const ValueId most = c.reduce("max", x, {axis}, true);
+  const ValueId most = c.rank(x) == 0 ? x : c.reduce("max", x, {axis}, true);
   const ValueId nothing = c.op("eq", {most, c.scalar_like(x, -std::numeric_limits<double>::infinity())});
-  const ValueId y = c.composite("softmax", {x}, {{"axis", axis}});
-  c.out(c.op("select", {nothing, c.scalar_like(x, 0), y}));
+  // Zeros take their place before, too, so that gradients are no NaN.
+  const ValueId zero = c.scalar_like(x, 0);
+  const ValueId y = c.composite("softmax", {c.op("select", {nothing, zero, x})}, {{"axis", axis}});
+  c.out(c.op("select", {nothing, zero, y}));
 }
 
 }  // namespace

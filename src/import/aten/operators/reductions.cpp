@@ -1,4 +1,4 @@
-// Reductions, and running sums.
+// Reductions.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -19,6 +19,14 @@ Ints axis_last(int rank, int64_t axis) {
   std::swap(order[static_cast<size_t>(axis)], order.back());
   return order;
 }
+
+ValueId without(AtenContext& c, ValueId x, int64_t axis) {
+  Shape sizes = c.shape(x);
+  sizes.erase(sizes.begin() + axis);
+  return c.reshape(x, sizes);
+}
+
+ValueId comparable(AtenContext& c, ValueId x) { return c.dtype(x) == DType::kBool ? c.cast(x, DType::kU8) : x; }
 
 namespace {
 
@@ -70,14 +78,6 @@ ValueId place_of(AtenContext& c, ValueId x, ValueId extremum, int64_t axis) {
   const ValueId places = c.op("select", {is_it, c.iota(along, axis), c.integer(extent)});
   return c.reduce("min", places, {axis}, true);
 }
-
-ValueId without(AtenContext& c, ValueId x, int64_t axis) {
-  Shape sizes = c.shape(x);
-  sizes.erase(sizes.begin() + axis);
-  return c.reshape(x, sizes);
-}
-
-ValueId comparable(AtenContext& c, ValueId x) { return c.dtype(x) == DType::kBool ? c.cast(x, DType::kU8) : x; }
 
 // max and min: of all elements, of one dimension with the places, or of two operands.
 template <const char* kKind>
@@ -198,51 +198,6 @@ void import_vector_norm(AtenContext& c) {
   c.out(c.cast(norm(), dtype));
 }
 
-template <const char* kKind>
-void as_running(AtenContext& c) {
-  const ValueId given = c.tensor("self");
-  const ValueId x = c.cast(given, c.result_dtype(c.dtype(given)));
-  if (c.rank(x) == 0) return c.out(x);
-  c.out(c.op("cumulate", {x},
-             {{"axis", c.dimension("dim", c.rank(x))},
-              {"kind", std::string(kKind)},
-              {"exclusive", false},
-              {"reverse", false}}));
-}
-
-// ---- order ----
-
-// The places of the first `count` elements of each line, in order.
-ValueId first_places(AtenContext& c, ValueId x, int64_t axis, int64_t count, bool descending) {
-  const Ints order = axis_last(c.rank(x), axis);
-  const ValueId turned = c.transpose(x, order);
-  Shape result = c.shape(turned);
-  const Expr extent = result.back();
-  result.back() = count;
-  const ValueId lines = c.reshape(turned, {c.count(Shape(result.begin(), result.end() - 1)), extent, 1});
-  const ValueId first = c.op("order", {lines}, {{"count", count}, {"descending", descending}});
-  return c.transpose(c.reshape(first, result), order);
-}
-
-void ordered(AtenContext& c, int64_t count, bool descending, bool values) {
-  const ValueId given = c.tensor("self");
-  if (c.rank(given) == 0) {
-    c.out(0, values ? given : c.integer(0));
-    return c.out(1, c.integer(0));
-  }
-  const ValueId x = comparable(c, given);
-  const int64_t axis = c.dimension("dim", c.rank(x), -1);
-  if (count < 0) count = c.dims(x)[static_cast<size_t>(axis)];
-  const ValueId places = first_places(c, x, axis, count, descending);
-  if (!values) return c.out(places);
-  c.out(0, c.op("gather_elements", {given, places}, {{"axis", axis}}));
-  c.out(1, places);
-}
-
-void import_topk(AtenContext& c) { ordered(c, c.whole("k"), c.truth("largest", true), true); }
-void import_sort(AtenContext& c) { ordered(c, -1, c.truth("descending", false), true); }
-void import_argsort(AtenContext& c) { ordered(c, -1, c.truth("descending", false), false); }
-
 }  // namespace
 
 std::span<const AtenOperator> reduction_operators() {
@@ -253,10 +208,7 @@ std::span<const AtenOperator> reduction_operators() {
       {"any", as_quantifier<kMax>},
       {"argmax", as_place<kMax>},
       {"argmin", as_place<kMin>},
-      {"argsort", import_argsort},
       {"count_nonzero", import_count_nonzero},
-      {"cumprod", as_running<kProd>},
-      {"cumsum", as_running<kSum>},
       {"linalg_vector_norm", import_vector_norm},
       {"logsumexp", import_logsumexp},
       {"max", as_extremum<kMax>},
@@ -264,11 +216,9 @@ std::span<const AtenOperator> reduction_operators() {
       {"min", as_extremum<kMin>},
       {"norm", import_vector_norm},
       {"prod", as_reduction<kProd>},
-      {"sort", import_sort},
       {"std", import_std},
       {"std_mean", import_std_mean},
       {"sum", as_reduction<kSum>},
-      {"topk", import_topk},
       {"var", import_var},
       {"var_mean", import_var_mean},
   };

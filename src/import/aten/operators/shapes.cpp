@@ -413,10 +413,12 @@ void import_diagonal(AtenContext& c) {
 
 // Windows along a dimension: the dimension counts them, a last one counts in them.
 void import_unfold(AtenContext& c) {
-  const ValueId x = c.tensor("self");
+  const ValueId given = c.tensor("self");
+  const ValueId x = c.rank(given) == 0 ? c.reshape(given, {1}) : given;
   const auto axis = static_cast<size_t>(c.dimension("dimension", c.rank(x)));
   const int64_t size = c.whole("size"), step = c.whole("step"), extent = c.dims(x)[axis];
-  if (size < 1 || step < 1 || size > extent)
+  if (c.rank(given) == 0 && size <= 1) return c.out(size == 1 ? x : c.zeros(c.dtype(x), {0}));
+  if (size < 0 || step < 1 || size > extent)
     c.malformed(fmt::format("windows of {} by {} along {}", size, step, extent), "windows that fit");
   const int64_t count = (extent - size) / step + 1;
   Tensor places(DType::kI64, {count, size});

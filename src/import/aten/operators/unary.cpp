@@ -58,9 +58,13 @@ void as_rounding(AtenContext& c) {
 }
 
 void import_round(AtenContext& c) {
-  if (c.whole("decimals", 0) != 0) c.unsupported("decimals");
+  const int64_t decimals = c.whole("decimals", 0);
   const ValueId x = c.tensor("self");
-  c.out(is_float(c.dtype(x)) ? c.op("round", {x}) : x);
+  if (!is_float(c.dtype(x))) return c.out(x);
+  if (decimals == 0) return c.out(c.op("round", {x}));
+  const ValueId power = c.scalar_like(x, std::pow(10.0, static_cast<double>(std::abs(decimals))));
+  if (decimals > 0) c.out(c.div(c.op("round", {c.mul(x, power)}), power));
+  else c.out(c.mul(c.op("round", {c.div(x, power)}), power));
 }
 
 ValueId truncated(AtenContext& c, ValueId x) {
