@@ -106,6 +106,17 @@ def refused_nodes(error):
             yield f"{match[1]}.{match[2]}", match[3]
 
 
+# Operators whose second result is a place of one of several equal elements, PyTorch does not say which.
+PLACES_OF_EQUALS = {"kthvalue", "median", "nanmedian"}
+
+
+def is_rounding(got, want):
+    """Whether they differ by what is left of numbers near 1 that cancel."""
+    if got.dtype != want.dtype or got.shape != want.shape or not want.is_floating_point() or want.numel() == 0:
+        return False
+    return bool((got - want).abs().max() <= {8: 1e-12, 4: 1e-6}.get(want.element_size(), 0))
+
+
 class Refused(Exception):
     def __init__(self, kind, message):
         super().__init__(message)
@@ -199,6 +210,10 @@ class Case:
         """With PyTorch's results, or else with those that it has in f64, of which it may be as far away itself."""
         torch = self.torch
         exact = all(t.dtype != torch.float32 for t in self.tensors if t.is_floating_point())
+        if self.op.name in PLACES_OF_EQUALS and what == "y" and len(got) == 2:
+            got, want = [got[0]], [want[0]] if self.is_place(got[1], got[0]) else want
+        if len(got) == len(want):
+            got = [w if is_rounding(g, w) else g for g, w in zip(got, want)]
         try:
             same(got, want, what, 1e-9 if exact and all(w.dtype == torch.float64 for w in want) else 2e-5)
         except AssertionError as error:
@@ -216,6 +231,20 @@ class Case:
                     raise error from None
                 if not torch.equal(torch.isnan(g), torch.isnan(w)):
                     raise error from None
+
+    def is_place(self, places, values):
+        """Whether the operand has the values at these places of the dimension; of equal elements PyTorch names any."""
+        torch, x = self.torch, self.tensors[0].detach()
+        if x.dim() == 0:
+            return True
+        flat = x.reshape(-1)
+        numbers = [a for a in (*self.sample.args, *self.sample.kwargs.values()) if type(a) is int]
+        if self.op.name == "kthvalue":
+            numbers = numbers[1:]
+        dim = self.sample.kwargs.get("dim", numbers[0] if numbers else -1)
+        if places.dim() != x.dim():
+            places, values = places.unsqueeze(dim), values.unsqueeze(dim)
+        return torch.equal(x.gather(dim, places).nan_to_num(), values.nan_to_num()) if flat.numel() else True
 
     def wanted(self):
         return any(t.requires_grad for t in self.tensors)

@@ -90,6 +90,24 @@ void added(AtenContext& c, ValueId product) {
 
 void import_addmm(AtenContext& c) { added(c, c.op("matmul", {c.tensor("mat1"), c.tensor("mat2")})); }
 void import_baddbmm(AtenContext& c) { added(c, c.op("matmul", {c.tensor("batch1"), c.tensor("batch2")})); }
+void import_addbmm(AtenContext& c) {
+  added(c, c.reduce("sum", c.op("matmul", {c.tensor("batch1"), c.tensor("batch2")}), {0}, false));
+}
+
+// Three operands with dimensions added to each, multiplied, and summed along some.
+void import_trilinear(AtenContext& c) {
+  std::vector<ValueId> factors;
+  for (const auto& [name, dims] : {std::pair("i1", "expand1"), std::pair("i2", "expand2"), std::pair("i3", "expand3")}) {
+    const ValueId x = c.tensor(name);
+    Shape sizes = c.shape(x);
+    for (const int64_t d : c.integers(dims)) sizes.insert(sizes.begin() + d, 1);
+    factors.push_back(c.reshape(x, sizes));
+  }
+  const ValueId product = c.mul(c.mul(factors[0], factors[1]), factors[2]);
+  const Ints axes = c.integers("sumdim");
+  c.out(axes.empty() ? product : c.reduce("sum", product, axes, false));
+}
+
 void import_addmv(AtenContext& c) { added(c, c.matrix_product(c.tensor("mat"), c.tensor("vec"))); }
 
 void import_matmul(AtenContext& c) { c.out(c.matrix_product(c.tensor("self"), c.tensor("other"))); }
@@ -107,6 +125,8 @@ void import_linear(AtenContext& c) {
 
 std::span<const AtenOperator> contraction_operators() {
   static constexpr AtenOperator table[] = {
+      {"_trilinear", import_trilinear},
+      {"addbmm", import_addbmm},
       {"addmm", import_addmm},
       {"addmv", import_addmv},
       {"baddbmm", import_baddbmm},

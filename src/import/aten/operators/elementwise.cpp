@@ -7,6 +7,40 @@
 namespace tessera::inline aten {
 namespace {
 
+// Whether a remainder of integers or floats, which has the sign of a, has another than b: a quotient rounded down is
+// one less then.
+ValueId is_beyond(AtenContext& c, ValueId rest, ValueId b) {
+  const ValueId zero = c.scalar_like(rest, 0);
+  const ValueId other_sign = c.op("ne", {c.op("lt", {rest, zero}), c.op("lt", {b, zero})});
+  return c.op("logical_and", {c.op("ne", {rest, zero}), other_sign});
+}
+
+// As Python and PyTorch do it: 1 // 0.1 is 9, although the quotient is rounded to 10. A less the remainder is a
+// multiple of b but for rounding, so that the nearest integer is meant.
+ValueId floor_quotient_of_floats(AtenContext& c, ValueId given_a, ValueId given_b) {
+  const ValueId a = in_wide_float(c, given_a), b = in_wide_float(c, given_b);
+  const ValueId zero = c.scalar_like(a, 0), one = c.scalar_like(a, 1);
+  const ValueId rest = c.op("rem", {a, b});
+  const ValueId truncated = c.div(c.sub(a, rest), b);
+  const ValueId whole = c.op("select", {is_beyond(c, rest, b), c.sub(truncated, one), truncated});
+  const ValueId below = c.op("floor", {whole});
+  const ValueId is_next = c.op("gt", {c.sub(whole, below), c.scalar_like(a, 0.5)});
+  const ValueId nearest = c.op("select", {is_next, c.add(below, one), below});
+  return c.cast(c.op("select", {c.op("eq", {b, zero}), c.div(a, b), nearest}), c.dtype(given_a));
+}
+
+}  // namespace
+
+ValueId floor_quotient(AtenContext& c, ValueId a, ValueId b) {
+  if (is_float(c.dtype(a))) return floor_quotient_of_floats(c, a, b);
+  const ValueId quotient = c.div(a, b);
+  if (!is_signed_int(c.dtype(a))) return quotient;
+  const ValueId one_less = c.sub(quotient, c.scalar_like(a, 1));
+  return c.op("select", {is_beyond(c, c.op("rem", {a, b}), b), one_less, quotient});
+}
+
+namespace {
+
 // Both operands in the dtype that they are promoted to.
 struct Pair {
   ValueId a, b;
@@ -47,37 +81,6 @@ void import_rsub(AtenContext& c) {
 void import_mul(AtenContext& c) {
   const Pair p = pair_of(c, c.result_dtype(promoted(c)));
   c.out(c.op(c.dtype(p.a) == DType::kBool ? "logical_and" : "mul", {p.a, p.b}));
-}
-
-// Whether a remainder of integers or floats, which has the sign of a, has another than b: a quotient rounded down is
-// one less then.
-ValueId is_beyond(AtenContext& c, ValueId rest, ValueId b) {
-  const ValueId zero = c.scalar_like(rest, 0);
-  const ValueId other_sign = c.op("ne", {c.op("lt", {rest, zero}), c.op("lt", {b, zero})});
-  return c.op("logical_and", {c.op("ne", {rest, zero}), other_sign});
-}
-
-// As Python and PyTorch do it: 1 // 0.1 is 9, although the quotient is rounded to 10. A less the remainder is a
-// multiple of b but for rounding, so that the nearest integer is meant.
-ValueId floor_quotient_of_floats(AtenContext& c, ValueId given_a, ValueId given_b) {
-  const ValueId a = in_wide_float(c, given_a), b = in_wide_float(c, given_b);
-  const ValueId zero = c.scalar_like(a, 0), one = c.scalar_like(a, 1);
-  const ValueId rest = c.op("rem", {a, b});
-  const ValueId truncated = c.div(c.sub(a, rest), b);
-  const ValueId whole = c.op("select", {is_beyond(c, rest, b), c.sub(truncated, one), truncated});
-  const ValueId below = c.op("floor", {whole});
-  const ValueId is_next = c.op("gt", {c.sub(whole, below), c.scalar_like(a, 0.5)});
-  const ValueId nearest = c.op("select", {is_next, c.add(below, one), below});
-  return c.cast(c.op("select", {c.op("eq", {b, zero}), c.div(a, b), nearest}), c.dtype(given_a));
-}
-
-// a / b rounded down, of integers or floats.
-ValueId floor_quotient(AtenContext& c, ValueId a, ValueId b) {
-  if (is_float(c.dtype(a))) return floor_quotient_of_floats(c, a, b);
-  const ValueId quotient = c.div(a, b);
-  if (!is_signed_int(c.dtype(a))) return quotient;
-  const ValueId one_less = c.sub(quotient, c.scalar_like(a, 1));
-  return c.op("select", {is_beyond(c, c.op("rem", {a, b}), b), one_less, quotient});
 }
 
 ValueId truncated_quotient(AtenContext& c, ValueId a, ValueId b) {

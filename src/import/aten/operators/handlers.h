@@ -13,6 +13,7 @@ std::span<const AtenOperator> attention_operators();
 std::span<const AtenOperator> choosing_operators();
 std::span<const AtenOperator> contraction_operators();
 std::span<const AtenOperator> elementwise_operators();
+std::span<const AtenOperator> factorisation_operators();
 std::span<const AtenOperator> generating_operators();
 std::span<const AtenOperator> indexing_operators();
 std::span<const AtenOperator> normalization_operators();
@@ -21,6 +22,7 @@ std::span<const AtenOperator> padding_operators();
 std::span<const AtenOperator> pooling_operators();
 std::span<const AtenOperator> reduction_operators();
 std::span<const AtenOperator> resizing_operators();
+std::span<const AtenOperator> scattering_operators();
 std::span<const AtenOperator> shape_operators();
 std::span<const AtenOperator> special_operators();
 std::span<const AtenOperator> unary_operators();
@@ -40,8 +42,11 @@ ValueId comparable(AtenContext& c, ValueId x);
 // x [..., n, I] with updates [..., m, I] at places [..., m] of the dimension before the last; what is outside of it is
 // left out. `join`: "none" (the update replaces what is there), "add", "mul", "min", "max".
 ValueId scattered(AtenContext& c, ValueId x, ValueId places, ValueId updates, const std::string& join);
+void require_indices(AtenContext& c, ValueId indices);
 // Indices along a dimension as i64 from 0 on; negative ones count from the end.
 ValueId counted_from_front(AtenContext& c, ValueId indices, const Expr& extent);
+// a / b rounded down, of integers or floats.
+ValueId floor_quotient(AtenContext& c, ValueId a, ValueId b);
 ValueId mean(AtenContext& c, ValueId x, const std::vector<int64_t>& axes, bool keepdims = true);
 // The extent of a slice's place: counted from the end when negative, and held within 0 .. extent.
 Expr place_within(AtenContext& c, const Expr& place, const Expr& extent);

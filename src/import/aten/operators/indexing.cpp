@@ -31,13 +31,13 @@ ValueId scattered(AtenContext& c, ValueId x, ValueId places, ValueId updates, co
   return c.cast(c.reshape(y, dims), dtype);
 }
 
-namespace {
-
 void require_indices(AtenContext& c, ValueId indices) {
   const DType dtype = c.dtype(indices);
   if (!is_int(dtype) || dtype_bits(dtype) < 8)
     c.malformed(fmt::format("indices of type {}", c.type(indices).to_string()), "integers");
 }
+
+namespace {
 
 // Indices as gather takes them.
 ValueId index_values(AtenContext& c, ValueId indices) {
@@ -202,61 +202,6 @@ void import_index_put(AtenContext& c) {
   c.out(c.transpose(c.reshape(y, sizes), back));
 }
 
-// x with updates at places along an axis, element by element.
-void put_elements(AtenContext& c, ValueId updates, const std::string& join) {
-  const ValueId given = c.tensor("self");
-  ValueId index = c.tensor("index");
-  require_indices(c, index);
-  const bool is_number = c.rank(given) == 0;
-  const ValueId x = is_number ? c.reshape(given, {1}) : given;
-  if (c.rank(index) == 0) index = c.reshape(index, {1});
-  if (c.rank(updates) == 0) updates = c.broadcast(updates, c.shape(index));
-  const auto axis = static_cast<size_t>(c.dimension("dim", c.rank(x)));
-  const Shape dims = c.shape(x), shape = c.shape(index);
-  if (shape.size() != dims.size() || c.shape(updates).size() != dims.size())
-    c.malformed("an index of another rank", "one rank");
-  updates = c.cast(c.slice(updates, Shape(shape.size(), 0), shape, Ints(shape.size(), 1)), c.dtype(x));
-  ValueId places = counted_from_front(c, index, dims[axis]);
-  Shape low(dims.size(), 0), high(dims.size(), 0);
-  for (size_t d = 0; d < dims.size(); ++d)
-    if (d != axis) high[d] = normalize_size(dims[d] - shape[d]);
-  // Rows without updates get some that arrive nowhere.
-  if (std::any_of(high.begin(), high.end(), [](const Expr& more) { return !is_const_int(more, 0); })) {
-    const Attrs pads = {{"low", low}, {"high", high}, {"mode", std::string("constant")}};
-    places = c.op("pad", {places, c.integer(-1)}, pads);
-    updates = c.op("pad", {updates, c.scalar_like(updates, 0)}, pads);
-  }
-  const Ints order = axis_last(c.rank(x), static_cast<int64_t>(axis));
-  const auto turned = [&](ValueId v) {
-    const ValueId t = c.transpose(v, order);
-    Shape with_inner = c.shape(t);
-    with_inner.push_back(1);
-    return c.reshape(t, with_inner);
-  };
-  const ValueId y = scattered(c, turned(x), c.transpose(places, order), turned(updates), join);
-  Shape flat = c.shape(y);
-  flat.pop_back();
-  const ValueId result = c.transpose(c.reshape(y, flat), order);
-  c.out(is_number ? c.reshape(result, {}) : result);
-}
-
-void import_scatter(AtenContext& c) {
-  const std::string word = c.text("reduce", "");
-  const std::string join = word == "add" ? "add" : word == "multiply" ? "mul" : "none";
-  put_elements(c, c.has("src") ? c.tensor("src") : c.as("value", c.dtype(c.tensor("self"))), join);
-}
-
-void import_scatter_add(AtenContext& c) { put_elements(c, c.tensor("src"), "add"); }
-
-void import_scatter_reduce(AtenContext& c) {
-  const std::string word = c.text("reduce");
-  if (!c.truth("include_self", true)) c.unsupported("results without what was there before");
-  const std::string join = word == "sum" ? "add" : word == "prod" ? "mul" : word == "amax" ? "max" : "min";
-  if (word != "sum" && word != "prod" && word != "amax" && word != "amin")
-    c.unsupported(fmt::format("the reduction '{}'", word));
-  put_elements(c, c.tensor("src"), join);
-}
-
 // ---- a part of x replaced ----
 
 ValueId part_of(AtenContext& c, ValueId x, size_t axis, int64_t start, int64_t end) {
@@ -333,9 +278,6 @@ std::span<const AtenOperator> indexing_operators() {
       {"index_put", import_index_put},
       {"index_select", import_index_select},
       {"one_hot", import_one_hot},
-      {"scatter", import_scatter},
-      {"scatter_add", import_scatter_add},
-      {"scatter_reduce", import_scatter_reduce},
       {"select_scatter", import_select_scatter},
       {"slice_scatter", import_slice_scatter},
       {"take", import_take},

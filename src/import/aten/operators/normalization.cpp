@@ -120,6 +120,16 @@ void import_group_norm(AtenContext& c) {
   attrs.set("groups", groups);
   const ValueId weight = vector_or(c, "weight", channels, c.dtype(x), 1);
   const ValueId bias = vector_or(c, "bias", channels, c.dtype(x), 0);
+  if (c.wants(1) || c.wants(2)) {
+    // One over the deviation, and the mean, of each group.
+    const Ints sizes = {c.dims(x)[0], groups, c.num_elements(x) / std::max<int64_t>(1, c.dims(x)[0] * groups)};
+    const ValueId lines = c.reshape(in_wide_float(c, x), sizes);
+    const ValueId centre = mean(c, lines, {2}), distance = c.sub(lines, centre);
+    const ValueId variance = mean(c, c.mul(distance, distance), {2}, false);
+    const ValueId deviation = c.op("sqrt", {c.add(variance, c.scalar_like(variance, c.number("eps", 1e-5)))});
+    c.out(1, c.cast(c.reshape(centre, {c.shape(x)[0], groups}), c.dtype(x)));
+    c.out(2, c.cast(c.div(c.scalar_like(deviation, 1), deviation), c.dtype(x)));
+  }
   if (c.rank(x) > 2) return c.out(c.composite("group_norm", {x, weight, bias}, attrs));
   const ValueId image = c.reshape(x, {c.shape(x)[0], channels, 1});
   c.out(c.reshape(c.composite("group_norm", {image, weight, bias}, attrs), c.shape(x)));

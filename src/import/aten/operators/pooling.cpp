@@ -40,18 +40,119 @@ Attrs window_of(AtenContext& c, size_t spatial) {
           {"ceil_mode", c.truth("ceil_mode", false)}};
 }
 
+// The places of one dimension that each window reads, and instead of those outside of it the first that is not.
+struct Reach {
+  int64_t extent = 0;
+  std::vector<Ints> windows;  // all of one length
+};
+
+Reach reach_of(int64_t extent, const std::vector<Ints>& windows) {
+  size_t length = 0;
+  for (const Ints& window : windows) length = std::max(length, window.size());
+  Reach reach{extent, windows};
+  for (Ints& window : reach.windows) window.resize(length, window[0]);
+  return reach;
+}
+
+// Maxima over windows and their places among all places of an image: of equal elements the first, and of NaNs the last.
+void most_with_places(AtenContext& c, ValueId given, const std::vector<Reach>& reaches) {
+  const ValueId x = batched(c, given, reaches.size());
+  int64_t extent = 1, length = 1, count = 1;
+  Shape sizes = {c.shape(x)[0], c.shape(x)[1]};
+  for (const Reach& reach : reaches) {
+    sizes.push_back(std::ssize(reach.windows));
+    count *= std::ssize(reach.windows);
+    length *= std::ssize(reach.windows[0]);
+    extent *= reach.extent;
+  }
+  if (count * length > (1 << 24)) c.unsupported("the places of maxima over so many windows");
+  Tensor table(DType::kI64, {count, length});
+  for (int64_t i = 0; i < count * length; ++i) {
+    int64_t window = i / length, element = i % length, place = 0, stride = 1;
+    for (size_t d = reaches.size(); d-- > 0;) {
+      const auto windows = std::ssize(reaches[d].windows), elements = std::ssize(reaches[d].windows[0]);
+      place += stride * reaches[d].windows[static_cast<size_t>(window % windows)][static_cast<size_t>(element % elements)];
+      stride *= reaches[d].extent;
+      window /= windows;
+      element /= elements;
+    }
+    table.set_int(i, place);
+  }
+  const ValueId places = c.constant_value(std::move(table));
+  const ValueId flat = c.reshape(x, {sizes[0], sizes[1], extent});
+  const ValueId windows = c.op("gather", {flat, places}, {{"axis", int64_t{2}}});
+  const ValueId is_most = c.op("eq", {windows, c.reduce("max", windows, {3}, true)});
+  ValueId place = c.reduce("min", c.op("select", {is_most, places, c.integer(extent)}), {3}, false);
+  if (is_float(c.dtype(x))) {
+    const ValueId nans = c.op("select", {c.op("is_nan", {windows}), places, c.integer(-1)});
+    const ValueId last = c.reduce("max", nans, {3}, false);
+    place = c.op("select", {c.op("ge", {last, c.integer(0)}), last, place});
+  }
+  const ValueId most = c.op("gather_elements", {flat, place}, {{"axis", int64_t{2}}});
+  c.out(0, as_given(c, c.reshape(most, sizes), given));
+  c.out(1, as_given(c, c.reshape(place, sizes), given));
+}
+
+// What windows of an operator's arguments read, of images and results of fixed sizes.
+std::vector<Reach> reaches_of_window(AtenContext& c, ValueId x, size_t spatial) {
+  const Attrs window = window_of(c, spatial);
+  const Ints dims = c.dims(x), kernel = window.get_ints("window"), strides = window.get_ints("strides"),
+             pads = window.get_ints("pads_begin"), dilations = window.get_ints("dilations");
+  const auto result = c.result_shape();
+  std::vector<Reach> reaches;
+  for (size_t d = 0; d < spatial; ++d) {
+    const int64_t extent = dims[dims.size() - spatial + d];
+    const auto count = result ? as_int((*result)[result->size() - spatial + d]) : std::nullopt;
+    if (!count || *count < 1 || extent < 1) c.unsupported("the places of maxima of images of such sizes");
+    std::vector<Ints> windows(static_cast<size_t>(*count));
+    for (int64_t i = 0; i < *count; ++i)
+      for (int64_t k = 0; k < kernel[d]; ++k) {
+        const int64_t place = i * strides[d] - pads[d] + k * dilations[d];
+        if (place >= 0 && place < extent) windows[static_cast<size_t>(i)].push_back(place);
+      }
+    for (const Ints& read : windows)
+      if (read.empty()) c.unsupported("the place of the maximum of nothing");
+    reaches.push_back(reach_of(extent, windows));
+  }
+  return reaches;
+}
+
 template <size_t kSpatial>
 void import_max_pool(AtenContext& c) {
   const ValueId x = c.tensor("self");
-  if (c.wants(1)) c.unsupported("the places of maxima");
+  if (c.wants(1)) return most_with_places(c, x, reaches_of_window(c, x, kSpatial));
   c.out(as_given(c, c.composite("max_pool", {batched(c, x, kSpatial)}, window_of(c, kSpatial)), x));
+}
+
+// Sums over windows, of which the last may reach over the end as far as the declared result has it.
+Attrs sum_window(AtenContext& c, ValueId x, size_t spatial) {
+  const Attrs window = window_of(c, spatial);
+  const Ints dims = c.dims(x), kernel = window.get_ints("window"), strides = window.get_ints("strides");
+  Ints end = window.get_ints("pads_end");
+  const auto result = c.result_shape();
+  for (size_t d = 0; d < spatial; ++d) {
+    const auto count = result ? as_int((*result)[result->size() - spatial + d]) : std::nullopt;
+    if (!count) c.unsupported("divisor_override for a size that is open");
+    const int64_t reach = (*count - 1) * strides[d] + kernel[d];
+    end[d] = std::max(end[d], reach - dims[dims.size() - spatial + d] - end[d]);
+  }
+  return {{"kind", std::string("sum")},
+          {"window", kernel},
+          {"strides", strides},
+          {"dilations", window.get_ints("dilations")},
+          {"pads_begin", window.get_ints("pads_begin")},
+          {"pads_end", end}};
 }
 
 template <size_t kSpatial>
 void import_average_pool(AtenContext& c) {
   const ValueId x = c.tensor("self");
-  if (c.has("divisor_override")) c.unsupported("divisor_override");
   Attrs attrs = window_of(c, kSpatial);
+  if (c.has("divisor_override")) {
+    const Attrs window = sum_window(c, x, kSpatial);
+    const ValueId sum = c.op("reduce_window", {batched(c, x, kSpatial)}, window);
+    return c.out(as_given(c, c.div(sum, c.scalar_like(sum, c.number("divisor_override"))), x));
+  }
   attrs.set("count_include_pad", c.truth("count_include_pad", true));
   c.out(as_given(c, c.composite("average_pool", {batched(c, x, kSpatial)}, attrs), x));
 }
@@ -139,8 +240,20 @@ void import_adaptive_average(AtenContext& c) {
 }
 template <size_t kSpatial>
 void import_adaptive_max(AtenContext& c) {
-  if (c.wants(1)) c.unsupported("the places of maxima");
-  adaptive_pool(c, kSpatial, false);
+  if (!c.wants(1)) return adaptive_pool(c, kSpatial, false);
+  const ValueId x = c.tensor("self");
+  const Ints dims = c.dims(x), wanted = c.per_dimension("output_size", kSpatial, 1);
+  std::vector<Reach> reaches;
+  for (size_t d = 0; d < kSpatial; ++d) {
+    const int64_t extent = dims[dims.size() - kSpatial + d];
+    if (extent < 1 || wanted[d] < 1) c.unsupported("windows without elements");
+    const Windows windows = windows_of(extent, wanted[d]);
+    std::vector<Ints> read(windows.starts.size());
+    for (size_t i = 0; i < read.size(); ++i)
+      for (int64_t place = windows.starts[i]; place < windows.ends[i]; ++place) read[i].push_back(place);
+    reaches.push_back(reach_of(extent, read));
+  }
+  most_with_places(c, x, reaches);
 }
 
 }  // namespace

@@ -175,33 +175,71 @@ void import_logsumexp(AtenContext& c) {
 }
 
 // (sum |x|^p)^(1/p), and its limits.
-void import_vector_norm(AtenContext& c) {
-  const ValueId given = c.tensor("self");
-  const DType dtype = c.result_dtype(c.dtype(given));
-  const ValueId x = in_wide_float(c, c.cast(given, dtype));
-  const Ints axes = reduced_axes(c, x);
-  const bool keepdims = c.truth("keepdim", false);
-  const char* name = c.argument("ord") ? "ord" : "p";
-  const double p = c.number(name, 2);
+ValueId vector_norm(AtenContext& c, ValueId x, double p, const Ints& axes, bool keepdims) {
   const ValueId magnitude = c.op("abs", {x});
+  // Of zeros the norm is zero, and so is its gradient.
+  const auto root = [&](ValueId sum, const auto& of) {
+    if (p < 0) return of(sum);
+    const ValueId zero = c.scalar_like(x, 0);
+    return c.op("select", {c.op("eq", {sum, zero}), zero, of(sum)});
+  };
   const auto norm = [&]() -> ValueId {
     if (std::isinf(p)) return reduced(c, p > 0 ? "max" : "min", magnitude, axes, keepdims);
-    if (p == 2) return c.op("sqrt", {reduced(c, "sum", c.mul(x, x), axes, keepdims)});
+    if (p == 2) return root(reduced(c, "sum", c.mul(x, x), axes, keepdims), [&](ValueId v) { return c.op("sqrt", {v}); });
     if (p == 1) return reduced(c, "sum", magnitude, axes, keepdims);
     if (p == 0) {
       const ValueId counts = c.cast(c.op("ne", {x, c.scalar_like(x, 0)}), c.dtype(x));
       return reduced(c, "sum", counts, axes, keepdims);
     }
     const ValueId sum = reduced(c, "sum", c.op("pow", {magnitude, c.scalar_like(x, p)}), axes, keepdims);
-    return c.op("pow", {sum, c.scalar_like(x, 1 / p)});
+    return root(sum, [&](ValueId v) { return c.op("pow", {v, c.scalar_like(x, 1 / p)}); });
   };
-  c.out(c.cast(norm(), dtype));
+  return norm();
+}
+
+void import_vector_norm(AtenContext& c) {
+  const ValueId given = c.tensor("self");
+  const DType dtype = c.result_dtype(c.dtype(given));
+  const ValueId x = in_wide_float(c, c.cast(given, dtype));
+  const char* name = c.argument("ord") ? "ord" : "p";
+  c.out(c.cast(vector_norm(c, x, c.number(name, 2), reduced_axes(c, x), c.truth("keepdim", false)), dtype));
+}
+
+// Between all rows of two matrices.
+void import_cdist(AtenContext& c) {
+  const ValueId a = c.tensor("x1"), b = c.tensor("x2");
+  Shape rows = c.shape(a), columns = c.shape(b);
+  rows.insert(rows.end() - 1, 1);
+  columns.insert(columns.end() - 2, 1);
+  const ValueId difference = c.sub(c.reshape(a, rows), c.reshape(b, columns));
+  c.out(vector_norm(c, difference, c.number("p", 2), {c.rank(difference) - 1}, false));
+}
+
+// Between the rows of one matrix, each pair once.
+void import_pdist(AtenContext& c) {
+  const ValueId x = c.tensor("self");
+  const int64_t rows = c.dims(x)[0], pairs = rows * (rows - 1) / 2;
+  if (rows < 2) return c.out(c.zeros(c.dtype(x), {0}));
+  Tensor first(DType::kI64, {pairs}), second(DType::kI64, {pairs});
+  int64_t n = 0;
+  for (int64_t i = 0; i < rows; ++i)
+    for (int64_t j = i + 1; j < rows; ++j, ++n) {
+      first.set_int(n, i);
+      second.set_int(n, j);
+    }
+  const auto taken = [&](Tensor places) {
+    return c.op("gather", {x, c.constant_value(std::move(places))}, {{"axis", int64_t{0}}});
+  };
+  const ValueId difference = c.sub(taken(std::move(first)), taken(std::move(second)));
+  c.out(vector_norm(c, difference, c.number("p", 2), {1}, false));
 }
 
 }  // namespace
 
 std::span<const AtenOperator> reduction_operators() {
   static constexpr AtenOperator table[] = {
+      {"_cdist_forward", import_cdist},
+      {"_pdist_forward", import_pdist},
       {"all", as_quantifier<kMin>},
       {"amax", as_reduction<kMax>},
       {"amin", as_reduction<kMin>},
