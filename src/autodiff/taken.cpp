@@ -69,7 +69,10 @@ TakenPtr taken_of_operand(const Graph& graph, const Node& node, size_t operand, 
   }
   if (!taken) return {};
   if (taken->fits(graph, {})) return taken;
-  return works_by_element(node) && taken->fits(graph, shape) ? taken : TakenPtr{};
+  if (!works_by_element(node)) return {};
+  const Shape& whole = graph.type(node.outputs[0]).shape;
+  if (!taken->fits(graph, whole)) return {};
+  return taken->fits(graph, shape) ? taken : Taken::any_of(taken, whole, shape);
 }
 
 }  // namespace tessera::inline autodiff

@@ -117,6 +117,19 @@ class Building(unittest.TestCase):
         self.assertIn('name = "swap_sign"', g.text())
         self.assertEqual(tessera.compile(g).run([np.array([1, -2], np.float32)])[0].tolist(), [-1, 2])
 
+    def test_models_are_graphs(self):
+        g = graph.Graph("block")
+        x = g.input("x", np.float32, (2, 3))
+        g.output("y", g.op("tanh", x) * x)
+        read = graph.Graph.from_model(g.text().encode())
+        self.assertEqual(read.hash(), g.hash())
+        values = floats(2, 3)
+        (got,) = tessera.compile(tessera.grad(read, wrt="x")).run([values])
+        np.testing.assert_allclose(got, np.tanh(values) + values * (1 - np.tanh(values) ** 2), atol=1e-5)
+        with self.assertRaises(tessera.Error) as caught:
+            graph.Graph.from_model(3)
+        self.assertEqual(caught.exception.id, "TSR-4032")
+
     def test_states_live_from_run_to_run(self):
         weights, x = floats(12, 5), floats(3, 12)
         g = graph.Graph("average")

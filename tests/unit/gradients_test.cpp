@@ -175,6 +175,19 @@ TEST(Gradients, BinaryWithBroadcasting) {
                                                   }())}));
 }
 
+// As PyTorch has them: a power of 0 does not depend on an exponent of 0 or more, and one of less than 0 has no derivative.
+TEST(Gradients, ExponentsOfPowers) {
+  Case c(2);
+  const ValueId x = c.given({6}, {0, 0, 0, -2, -2, 2}), y = c.given({6}, {0, 2, -1, 2, -1, 0});
+  const Tensor exponents = c.found(c.op("pow", {x, y}))[1];
+  EXPECT_EQ(exponents.get_double(0), 0);
+  EXPECT_EQ(exponents.get_double(1), 0);
+  EXPECT_TRUE(std::isinf(exponents.get_double(2)));
+  EXPECT_TRUE(std::isnan(exponents.get_double(3)));
+  EXPECT_TRUE(std::isnan(exponents.get_double(4)));
+  EXPECT_NE(exponents.get_double(5), 0);
+}
+
 TEST(Gradients, Products) {
   const std::pair<Ints, Ints> batches[] = {{{}, {}}, {{2}, {2}}, {{2}, {}}, {{}, {3}}, {{2, 1}, {3}}, {{1}, {0}}};
   for (const bool ta : {false, true})
@@ -583,6 +596,23 @@ TEST(Gradients, TheOtherArmOfASelect) {
   EXPECT_GE(found.at(0).get_double(1), 0.5);
   EXPECT_GE(found.at(1).get_double(0), 0.5);
   EXPECT_EQ(found.at(1).get_double(1), 0);
+}
+
+// Nor where it is stretched to an arm of which nothing is taken, or a part.
+TEST(Gradients, AStretchedOperandOfTheOtherArm) {
+  for (const bool some : {false, true}) {
+    Case c(1);
+    Tensor chosen(DType::kBool, {2, 3});
+    chosen.set_int(1, some);
+    const ValueId condition = c.constant(std::move(chosen)), x = c.given({2, 3}, {1, 2, 3, 4, 5, 6});
+    const ValueId number = c.given({}, {some ? 4.0 : 0.0}), row = c.given({3}, {0, 4, 0});
+    const ValueId arm = c.op("mul", {c.op("mul", {x, c.op("sqrt", {number})}), c.op("sqrt", {row})});
+    const std::vector<Tensor> found = c.found(c.op("select", {condition, arm, x}));
+    EXPECT_EQ(found[1].get_double(0) != 0, some) << found[1].get_double(0);
+    EXPECT_FALSE(std::isnan(found[1].get_double(0)));
+    for (const int64_t i : {0, 2}) EXPECT_EQ(found[2].get_double(i), 0);
+    EXPECT_EQ(found[2].get_double(1) != 0, some) << found[2].get_double(1);
+  }
 }
 
 TEST(Gradients, KinksAndTies) {

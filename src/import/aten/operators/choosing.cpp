@@ -26,9 +26,11 @@ void bounded(AtenContext& c, const char* low, const char* high) {
   ValueId x = c.cast(given, dtype);
   if (low && high && c.has(low) && c.has(high) && is_float(dtype))
     return c.out(c.composite("clip", {x, c.as(low, dtype), c.as(high, dtype)}));
-  if (low && c.has(low)) x = c.op("max", {x, c.as(low, dtype)});
-  if (high && c.has(high)) x = c.op("min", {x, c.as(high, dtype)});
-  c.out(x);
+  const DType compared = dtype == DType::kBool ? DType::kU8 : dtype;
+  x = c.cast(x, compared);
+  if (low && c.has(low)) x = c.op("max", {x, c.cast(c.as(low, dtype), compared)});
+  if (high && c.has(high)) x = c.op("min", {x, c.cast(c.as(high, dtype), compared)});
+  c.out(c.cast(x, dtype));
 }
 void import_clamp(AtenContext& c) { bounded(c, "min", "max"); }
 void import_clamp_min(AtenContext& c) { bounded(c, "min", nullptr); }
