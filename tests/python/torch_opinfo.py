@@ -4,7 +4,7 @@ its results and gradients are held against PyTorch's.
 
     torch_opinfo.py [--full] [--only REGEX] [--dtypes float32,float64,int64,bool] [--samples N] [--json FILE] [--jobs N]
     torch_opinfo.py --list
-    torch_opinfo.py --update FILE
+    torch_opinfo.py --update FILE...
 
 The short form takes one sample in one type of every eighth operator, in less than two minutes; --full takes all samples of all
 (hours; --samples 3 --dtypes float32: half an hour). torch_opinfo_expected.txt says of each operator that is not right in all what
@@ -426,7 +426,7 @@ def run(args):
 
 # Why something is not right: the first row that fits the messages.
 REASONS = [
-    (r"complex|view_as_real|polar", "complex numbers"),
+    (r"complex|view_as_real|^polar ", "complex numbers"),
     (r"sparse", "a sparse layout"),
     (r"bernoulli|dropout|rrelu|rand|multinomial|normal|uniform|exponential|cauchy|geometric|fractional_max_pool|_fused_dropout",
      "random numbers"),
@@ -435,6 +435,7 @@ REASONS = [
     (r"DynamicOutputShape|DataDependent|data-dependent|depends on data|Unbacked|unbacked|nonzero|_local_scalar_dense|masked_select|unique|"
      r"counts that", "sizes or decisions that depend on data"),
     (r"svd|eig|linalg_qr|ldl|householder|geqrf|ormqr|pinv|linalg_polar|sqrth|lstsq|'token'", "a factorisation"),
+    (r"average_pool: operand 1 of type", "means of integers"),
     (r"bessel|zeta|gamma|igamma|special_|i0|i1|airy|polynomial|erf", "a special function"),
     (r"not enough values to unpack|NoneType", "no tensor among the results"),
     (r"as_strided|copy_to", "places in memory"),
@@ -453,7 +454,7 @@ KNOWN_GRADIENTS = {
 def reason_of(key, which, texts):
     if which == "gradient" and key in KNOWN_GRADIENTS:
         return KNOWN_GRADIENTS[key]
-    text = " ".join(texts)
+    text = " ".join([key, *texts])
     return next((reason for pattern, reason in REASONS if re.search(pattern, text)), texts[0][:150] if texts else "")
 
 
@@ -506,19 +507,25 @@ def differences(table, full):
 
 
 def summary(table):
-    counts = {which: collections.Counter() for which in ("forward", "gradient")}
     for key, by_type in table.items():
         everything = [r for results in by_type.values() for r in results]
-        for which in counts:
+        for which in ("forward", "gradient"):
             kind = status(everything, which)
-            counts[which][kind] += 1
             if kind not in ("right", "none"):
                 print(f"{which} {kind:12} {key}")
                 for message in messages(everything, which)[:6]:
                     print(f"      {message}")
+    count_all(table)
+
+
+def count_all(table):
+    counts = {which: collections.Counter() for which in ("forward", "gradient")}
+    for _, which, kind, _ in statuses(table):
+        counts[which][kind] += 1
     for which, kinds in counts.items():
         print(f"{which}: " + ", ".join(f"{count} {kind}" for kind, count in kinds.most_common()))
-    samples = collections.Counter(r[which][0] for by in table.values() for rs in by.values() for r in rs for which in counts if which in r)
+    samples = collections.Counter(r[which][0] for by in table.values() for rs in by.values() for r in rs for which in counts
+                                  if which in r)
     print("samples: " + ", ".join(f"{count} {kind}" for kind, count in samples.most_common()))
 
 
@@ -532,7 +539,7 @@ def main():
     parser.add_argument("--first", type=int, default=0, help="leave out operators before this one")
     parser.add_argument("--jobs", type=int, default=1)
     parser.add_argument("--list", action="store_true")
-    parser.add_argument("--update", metavar="FILE")
+    parser.add_argument("--update", nargs="+", metavar="FILE", help="of several files, the later ones count")
     parser.add_argument("--verbose", action="store_true")
     parser.add_argument("--worker", type=int)
     args = parser.parse_args()
@@ -540,7 +547,12 @@ def main():
         Worker().serve(os.fdopen(args.worker, "w"))
         return 0
     if args.update:
-        update(json.loads(pathlib.Path(args.update).read_text()))
+        table = {}
+        for file in args.update:
+            for key, by_type in json.loads(pathlib.Path(file).read_text()).items():
+                table.setdefault(key, {}).update(by_type)
+        update(table)
+        count_all(table)
         return 0
     if args.samples is None:
         args.samples = 0 if args.full else 1

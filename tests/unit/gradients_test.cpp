@@ -175,7 +175,8 @@ TEST(Gradients, BinaryWithBroadcasting) {
                                                   }())}));
 }
 
-// As PyTorch has them: a power of 0 does not depend on an exponent of 0 or more, and one of less than 0 has no derivative.
+// As PyTorch has them: a power of 0 does not depend on an exponent of 0 or more, and one of less than 0 has no
+// derivative.
 TEST(Gradients, ExponentsOfPowers) {
   Case c(2);
   const ValueId x = c.given({6}, {0, 0, 0, -2, -2, 2}), y = c.given({6}, {0, 2, -1, 2, -1, 0});

@@ -80,7 +80,8 @@ builder::Graph graph_of(const Source& source, const CompileOptions& options) {
   const DriverOptions driver = driver_options(options);
   PassRunner runner(driver);
   ImportedModel model = read(source, driver, runner);
-  if (!model.symbols.empty()) refuse_ranges(model, "a graph of one's own");  // read at sizes; a graph has its own symbols
+  if (!model.symbols.empty())
+    refuse_ranges(model, "a graph of one's own");  // read at sizes; a graph has its own symbols
   return builder::GraphAccess::graph(graph_alone(std::move(model)));
 }
 

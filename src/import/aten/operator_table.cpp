@@ -18,9 +18,9 @@ const std::vector<AtenOperator>& all_operators() {
     std::vector<AtenOperator> all;
     for (const auto family :
          {attention_operators(), choosing_operators(), contraction_operators(), elementwise_operators(),
-          factorisation_operators(), generating_operators(), indexing_operators(), normalization_operators(), order_operators(), padding_operators(),
-          pooling_operators(), reduction_operators(), resizing_operators(), scattering_operators(), shape_operators(),
-          special_operators(), unary_operators()})
+          factorisation_operators(), generating_operators(), indexing_operators(), normalization_operators(),
+          order_operators(), padding_operators(), pooling_operators(), reduction_operators(), resizing_operators(),
+          scattering_operators(), shape_operators(), special_operators(), unary_operators()})
       all.insert(all.end(), family.begin(), family.end());
     std::sort(all.begin(), all.end(), [](const auto& a, const auto& b) { return a.name < b.name; });
     for (size_t i = 1; i < all.size(); ++i) check(all[i - 1].name != all[i].name, "two rows for an operator");

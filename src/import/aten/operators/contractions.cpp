@@ -97,7 +97,8 @@ void import_addbmm(AtenContext& c) {
 // Three operands with dimensions added to each, multiplied, and summed along some.
 void import_trilinear(AtenContext& c) {
   std::vector<ValueId> factors;
-  for (const auto& [name, dims] : {std::pair("i1", "expand1"), std::pair("i2", "expand2"), std::pair("i3", "expand3")}) {
+  for (const auto& [name, dims] :
+       {std::pair("i1", "expand1"), std::pair("i2", "expand2"), std::pair("i3", "expand3")}) {
     const ValueId x = c.tensor(name);
     Shape sizes = c.shape(x);
     for (const int64_t d : c.integers(dims)) sizes.insert(sizes.begin() + d, 1);

@@ -32,7 +32,9 @@ class Matrices {
   ValueId value() const { return x_; }
   int64_t rows() const { return rows_; }
   int64_t columns() const { return columns_; }
-  int64_t size_of_batch() const { return std::accumulate(batch_.begin(), batch_.end(), int64_t{1}, std::multiplies<>()); }
+  int64_t size_of_batch() const {
+    return std::accumulate(batch_.begin(), batch_.end(), int64_t{1}, std::multiplies<>());
+  }
   // A result [B, ...] with the batch's own dimensions.
   ValueId with_batch(ValueId y) const {
     Ints dims = batch_;
@@ -80,7 +82,9 @@ ValueId columns_that(AtenContext& c, const char* comparison, int64_t columns, in
   return c.op(comparison, {c.iota({1, 1, columns}, 2), c.integer(number)});
 }
 
-ValueId where(AtenContext& c, ValueId condition, ValueId x) { return c.op("select", {condition, x, c.scalar_like(x, 0)}); }
+ValueId where(AtenContext& c, ValueId condition, ValueId x) {
+  return c.op("select", {condition, x, c.scalar_like(x, 0)});
+}
 
 ValueId identity(AtenContext& c, DType dtype, int64_t batch, int64_t n) {
   const ValueId diagonal = c.op("eq", {c.iota({1, n, 1}, 1), c.iota({1, 1, n}, 2)});
@@ -278,7 +282,8 @@ void import_logdet(AtenContext& c) {
   const ValueId logarithm = c.reduce("sum", c.op("log", {c.op("abs", {diagonal})}), {1}, false);
   const ValueId sign = c.mul(lu.sign, c.reduce("prod", c.op("sign", {diagonal}), {1}, false));
   const ValueId is_negative = c.op("lt", {sign, c.scalar_like(product, 0)});
-  c.out(a.with_batch(c.op("select", {is_negative, c.scalar_like(product, std::numeric_limits<double>::quiet_NaN()), logarithm})));
+  c.out(a.with_batch(
+      c.op("select", {is_negative, c.scalar_like(product, std::numeric_limits<double>::quiet_NaN()), logarithm})));
 }
 
 Matrices any_matrices(AtenContext& c, const char* name) {

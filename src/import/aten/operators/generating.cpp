@@ -62,12 +62,14 @@ void linspace_of_tensors(AtenContext& c) {
   const DType dtype = c.result_dtype(DType::kF32);
   if (steps == 0) return c.out(c.zeros(dtype, {0}));
   const ValueId start = end_of_line(c, "start"), end = end_of_line(c, "end");
-  const ValueId step = c.div(c.sub(end, start), c.scalar(DType::kF64, static_cast<double>(std::max<int64_t>(1, steps - 1))));
+  const ValueId step =
+      c.div(c.sub(end, start), c.scalar(DType::kF64, static_cast<double>(std::max<int64_t>(1, steps - 1))));
   const ValueId number = c.cast(c.iota({steps}, 0), DType::kF64);
   const ValueId from_start = c.add(start, c.mul(step, number));
   const ValueId left = c.sub(c.scalar(DType::kF64, static_cast<double>(steps - 1)), number);
   const ValueId from_end = c.sub(end, c.mul(step, left));
-  const ValueId is_first_half = c.op("lt", {c.iota({steps}, 0), c.integer(std::max<int64_t>(steps == 1 ? 1 : 0, steps / 2))});
+  const ValueId is_first_half =
+      c.op("lt", {c.iota({steps}, 0), c.integer(std::max<int64_t>(steps == 1 ? 1 : 0, steps / 2))});
   c.out(c.cast(c.op("select", {is_first_half, from_start, from_end}), dtype));
 }
 

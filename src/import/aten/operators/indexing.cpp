@@ -72,6 +72,8 @@ void import_gather(AtenContext& c) {
   const ValueId x = c.tensor("self"), index = index_values(c, c.tensor("index"));
   if (c.rank(x) == 0) return c.out(c.broadcast(x, c.shape(index)));
   const int64_t axis = c.dimension("dim", c.rank(x));
+  if (c.rank(index) == 0 && c.rank(x) == 1)
+    return c.out(c.reshape(c.op("gather_elements", {x, c.reshape(index, {1})}, {{"axis", axis}}), {}));
   if (c.rank(index) != c.rank(x)) c.malformed("an index of another rank", "one rank");
   const ValueId part = cut_to(c, x, c.shape(index), static_cast<size_t>(axis));
   c.out(c.op("gather_elements", {part, index}, {{"axis", axis}}));

@@ -45,11 +45,14 @@ void as_running_extremum(AtenContext& c) {
   }
   const int64_t axis = c.dimension("dim", c.rank(given)), extent = c.dims(given)[static_cast<size_t>(axis)];
   const ValueId x = comparable(c, given);
-  ValueId places = c.broadcast(c.iota([&] {
-                                 Shape along(static_cast<size_t>(c.rank(x)), 1);
-                                 along[static_cast<size_t>(axis)] = extent;
-                                 return along;
-                               }(), axis), c.shape(x));
+  ValueId places = c.broadcast(c.iota(
+                                   [&] {
+                                     Shape along(static_cast<size_t>(c.rank(x)), 1);
+                                     along[static_cast<size_t>(axis)] = extent;
+                                     return along;
+                                   }(),
+                                   axis),
+                               c.shape(x));
   ValueId most = x;
   for (int64_t distance = 1; distance < extent; distance *= 2) {
     const ValueId before = moved_along(c, most, axis, distance, c.scalar_like(most, 0));
@@ -197,6 +200,39 @@ void import_median(AtenContext& c) {
   at_rank(c, x, axis, (extent - 1) / 2, true);
 }
 
+// The least of the most frequent elements of each line, and the last of its places.
+void import_mode(AtenContext& c) {
+  const ValueId given = c.tensor("self");
+  if (c.rank(given) == 0) {
+    c.out(0, given);
+    return c.out(1, c.integer(0));
+  }
+  const int64_t axis = c.dimension("dim", c.rank(given), -1), last = c.rank(given) - 1;
+  const Ints order = axis_last(c.rank(given), axis);
+  const ValueId x = c.transpose(comparable(c, given), order);
+  const int64_t extent = c.dims(x).back();
+  if (extent == 0) c.unsupported("the most frequent of nothing");
+  Shape rows = c.shape(x), columns = rows;
+  rows.push_back(1);
+  columns.insert(columns.end() - 1, 1);
+  const ValueId equal = c.op("eq", {c.reshape(x, rows), c.reshape(x, columns)});
+  const ValueId counts = c.reduce("sum", c.cast(equal, DType::kI64), {last + 1}, false);
+  const ValueId is_most = c.op("eq", {counts, c.reduce("max", counts, {last}, true)});
+  // Those of the elements in order whose counts are greatest: the first of them is the least.
+  const ValueId sorted = first_places(c, x, last, extent, false);
+  const ValueId is_it = c.op("gather_elements", {c.cast(is_most, DType::kU8), sorted}, {{"axis", last}});
+  const ValueId numbers =
+      c.op("select", {c.cast(is_it, DType::kBool), c.iota(c.shape(x), last), c.integer(extent - 1)});
+  const ValueId first = c.op("gather_elements", {sorted, c.reduce("min", numbers, {last}, true)}, {{"axis", last}});
+  const ValueId least = c.op("gather_elements", {x, first}, {{"axis", last}});
+  const ValueId here = c.op("select", {c.op("eq", {x, least}), c.iota(c.shape(x), last), c.integer(0)});
+  const ValueId place = c.transpose(c.op("max", {c.reduce("max", here, {last}, true), first}), order);
+  const bool keepdims = c.truth("keepdim", false);
+  const auto result = [&](ValueId v) { return keepdims ? v : without(c, v, axis); };
+  c.out(0, result(c.op("gather_elements", {given, place}, {{"axis", axis}})));
+  c.out(1, result(place));
+}
+
 // The number of elements of each sorted line that are less than each value, or not greater on the right.
 void import_searchsorted(AtenContext& c) {
   ValueId line = c.tensor("sorted_sequence");
@@ -226,6 +262,7 @@ std::span<const AtenOperator> order_operators() {
       {"kthvalue", import_kthvalue},
       {"logcumsumexp", import_logcumsumexp},
       {"median", import_median},
+      {"mode", import_mode},
       {"nanmedian", import_nanmedian},
       {"searchsorted", import_searchsorted},
       {"sort", import_sort},

@@ -71,7 +71,8 @@ void most_with_places(AtenContext& c, ValueId given, const std::vector<Reach>& r
     int64_t window = i / length, element = i % length, place = 0, stride = 1;
     for (size_t d = reaches.size(); d-- > 0;) {
       const auto windows = std::ssize(reaches[d].windows), elements = std::ssize(reaches[d].windows[0]);
-      place += stride * reaches[d].windows[static_cast<size_t>(window % windows)][static_cast<size_t>(element % elements)];
+      place +=
+          stride * reaches[d].windows[static_cast<size_t>(window % windows)][static_cast<size_t>(element % elements)];
       stride *= reaches[d].extent;
       window /= windows;
       element /= elements;

@@ -185,7 +185,8 @@ ValueId vector_norm(AtenContext& c, ValueId x, double p, const Ints& axes, bool 
   };
   const auto norm = [&]() -> ValueId {
     if (std::isinf(p)) return reduced(c, p > 0 ? "max" : "min", magnitude, axes, keepdims);
-    if (p == 2) return root(reduced(c, "sum", c.mul(x, x), axes, keepdims), [&](ValueId v) { return c.op("sqrt", {v}); });
+    if (p == 2)
+      return root(reduced(c, "sum", c.mul(x, x), axes, keepdims), [&](ValueId v) { return c.op("sqrt", {v}); });
     if (p == 1) return reduced(c, "sum", magnitude, axes, keepdims);
     if (p == 0) {
       const ValueId counts = c.cast(c.op("ne", {x, c.scalar_like(x, 0)}), c.dtype(x));

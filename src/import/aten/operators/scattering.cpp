@@ -83,7 +83,8 @@ ValueId bound_of(AtenContext& c, DType dtype, bool most) {
   const bool is_signed = is_signed_int(dtype);
   Tensor value(dtype, {});
   if (most) value.set_int(0, bits == 64 ? std::numeric_limits<int64_t>::max() : (int64_t{1} << (bits - is_signed)) - 1);
-  else value.set_int(0, !is_signed ? 0 : bits == 64 ? std::numeric_limits<int64_t>::min() : -(int64_t{1} << (bits - 1)));
+  else
+    value.set_int(0, !is_signed ? 0 : bits == 64 ? std::numeric_limits<int64_t>::min() : -(int64_t{1} << (bits - 1)));
   return c.constant_value(std::move(value));
 }
 
@@ -189,8 +190,7 @@ void import_diagonal_scatter(AtenContext& c) {
 void import_embedding_bag(AtenContext& c) {
   const ValueId table = c.tensor("weight"), indices = c.cast(c.tensor("indices"), DType::kI64);
   ValueId offsets = c.cast(c.tensor("offsets"), DType::kI64);
-  if (c.truth("include_last_offset", false))
-    offsets = c.slice(offsets, {0}, {c.dims(offsets)[0] - 1}, {1});
+  if (c.truth("include_last_offset", false)) offsets = c.slice(offsets, {0}, {c.dims(offsets)[0] - 1}, {1});
   const int64_t bags = c.dims(offsets)[0], count = c.dims(indices)[0], mode = c.whole("mode", 0);
   const int64_t padding = c.whole("padding_idx", -1), depth = c.dims(table)[1];
   const DType dtype = c.dtype(table);

@@ -95,9 +95,9 @@ Real erfinv(const Real& x) {
   const ValueId is_near = w.is("lt", 5);
   const Real near = polynomial(w - 2.5, {1.50140941, 0.246640727, -0.00417768164, -0.00125372503, 0.00021858087,
                                          -4.39150654e-06, -3.5233877e-06, 3.43273939e-07, 2.81022636e-08});
-  const Real far = polynomial(w.but(is_near, 5).of("sqrt") - 3,
-                              {2.83297682, 1.00167406, 0.00943887047, -0.0076224613, 0.00573950773, -0.00367342844,
-                               0.00134934322, 0.000100950558, -0.000200214257});
+  const Real far =
+      polynomial(w.but(is_near, 5).of("sqrt") - 3, {2.83297682, 1.00167406, 0.00943887047, -0.0076224613, 0.00573950773,
+                                                    -0.00367342844, 0.00134934322, 0.000100950558, -0.000200214257});
   Real y = near.where(is_near, far) * inside;
   for (int step = 0; step < 2; ++step) y = y - (erf(y) - inside) / (exp(-(y * y)) * (2 / std::sqrt(kPi)));
   y = y.but(x.is("eq", 1), kInfinity).but(x.is("eq", -1), -kInfinity);
@@ -138,8 +138,9 @@ Real lgamma(const Real& x) {
   Real product = s.small;
   for (int k = 1; k < 8; ++k) product = product * (s.small + k);
   const Real inverse = 1 / s.far;
-  const Real series = inverse * polynomial(inverse * inverse, {1.0 / 12, -1.0 / 360, 1.0 / 1260, -1.0 / 1680, 1.0 / 1188,
-                                                               -691.0 / 360360, 1.0 / 156, -3617.0 / 122400});
+  const Real series =
+      inverse * polynomial(inverse * inverse, {1.0 / 12, -1.0 / 360, 1.0 / 1260, -1.0 / 1680, 1.0 / 1188,
+                                               -691.0 / 360360, 1.0 / 156, -3617.0 / 122400});
   const Real main = (s.far - 0.5) * log(s.far) - s.far + std::log(2 * kPi) / 2;
   const Real y = main + series - log(product).where(s.is_small, 0);
   const Real reflected = log(kPi / absolute(sine(fraction(x) * kPi))) - y;
@@ -168,8 +169,9 @@ Real trigamma(const Real& x) {
   Real correction = reciprocal_square(s.small);
   for (int k = 1; k < 8; ++k) correction = correction + reciprocal_square(s.small + k);
   const Real inverse = 1 / s.far, square = inverse * inverse;
-  const Real series = square * inverse * polynomial(square, {1.0 / 6, -1.0 / 30, 1.0 / 42, -1.0 / 30, 5.0 / 66,
-                                                             -691.0 / 2730, 7.0 / 6, -3617.0 / 510});
+  const Real series =
+      square * inverse *
+      polynomial(square, {1.0 / 6, -1.0 / 30, 1.0 / 42, -1.0 / 30, 5.0 / 66, -691.0 / 2730, 7.0 / 6, -3617.0 / 510});
   const Real y = inverse + square * 0.5 + series + correction.where(s.is_small, 0);
   const Real wave = sine(fraction(x) * kPi);
   return (kPi * kPi / (wave * wave) - y).where(x.is("lt", 0.5), y);
@@ -181,6 +183,29 @@ void import_polygamma(AtenContext& c) {
   if (n == 1) return in_doubles<trigamma>(c);
   c.unsupported("derivatives of the gamma function beyond trigamma");
 }
+
+// ---- modified Bessel functions of the first kind, of order 0 or 1 ----
+
+// exp(-|x|) times the function: its power series, all of one sign, up to 15, and beyond the asymptotic one.
+Real scaled_bessel(const Real& x, int order) {
+  const Real magnitude = absolute(x);
+  const ValueId is_far = magnitude.is("gt", 15);
+  const Real near = x.but(is_far, 1), quarter = near * near * 0.25;
+  std::vector<double> terms = {1};
+  for (int k = 1; k < 45; ++k) terms.push_back(terms.back() / k / (k + order));
+  const Real sum = polynomial(quarter, terms) * exp(-absolute(near));
+  const Real far = magnitude.where(is_far, 16);
+  std::vector<double> tail = {1};
+  const double square = 4.0 * order * order;
+  for (int k = 1; k < 24; ++k) tail.push_back(-tail.back() * (square - (2 * k - 1) * (2 * k - 1)) / (8.0 * k));
+  const Real asymptotic = polynomial(1 / far, tail) / (far * (2 * kPi)).of("sqrt");
+  if (order == 0) return asymptotic.where(is_far, sum);
+  return (asymptotic * x.of("sign")).where(is_far, sum * near * 0.5);
+}
+Real i0e(const Real& x) { return scaled_bessel(x, 0); }
+Real i1e(const Real& x) { return scaled_bessel(x, 1); }
+Real i0(const Real& x) { return scaled_bessel(x, 0) * exp(absolute(x)); }
+Real i1(const Real& x) { return scaled_bessel(x, 1) * exp(absolute(x)); }
 
 // ---- of signs ----
 
@@ -206,7 +231,8 @@ void import_copysign(AtenContext& c) {
 void import_angle(AtenContext& c) {
   const ValueId given = c.tensor("self");
   const ValueId x = c.cast(given, c.result_dtype(c.dtype(given)));
-  const ValueId angle = c.op("select", {c.op("lt", {x, c.scalar_like(x, 0)}), c.scalar_like(x, kPi), c.scalar_like(x, 0)});
+  const ValueId angle =
+      c.op("select", {c.op("lt", {x, c.scalar_like(x, 0)}), c.scalar_like(x, kPi), c.scalar_like(x, 0)});
   c.out(c.op("select", {c.op("is_nan", {x}), x, angle}));
 }
 
@@ -257,11 +283,17 @@ std::span<const AtenOperator> special_operators() {
       {"fmax", as_chosen<kGe>},
       {"fmin", as_chosen<kLe>},
       {"hypot", import_hypot},
+      {"i0", in_doubles<i0>},
       {"lgamma", in_doubles<lgamma>},
       {"polygamma", import_polygamma},
       {"signbit", import_signbit},
       {"special_erfcx", in_doubles<erfcx>},
+      {"special_i0e", in_doubles<i0e>},
+      {"special_i1", in_doubles<i1>},
+      {"special_i1e", in_doubles<i1e>},
       {"special_log_ndtr", in_doubles<log_ndtr>},
+      {"special_modified_bessel_i0", in_doubles<i0>},
+      {"special_modified_bessel_i1", in_doubles<i1>},
       {"special_ndtri", in_doubles<ndtri>},
   };
   return table;
