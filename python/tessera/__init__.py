@@ -34,13 +34,12 @@ from ._session import (
     ExecutionMode, GraphOptimizationLevel, InferenceSession, IOBinding, NodeArg, OrtValue, SessionOptions, get_all_providers,
     get_available_providers, get_device,
 )
-
-from .quantization import (
-    CalibrationDataReader, CalibrationMethod, QuantFormat, QuantType, quantize_dynamic, quantize_static,
-)
 from ._source import Source, source_of
 from ._tape import eager_numerics, no_grad
 from ._tensor import Tensor, arange, concat, full, ones, stack, tensor, where, zeros
+from .quantization import (
+    CalibrationDataReader, CalibrationMethod, QuantFormat, QuantType, quantize_dynamic, quantize_static,
+)
 
 __all__ = [
     "CalibrationDataReader", "CalibrationMethod", "Error", "ExecutionMode", "GraphOptimizationLevel", "IOBinding",
