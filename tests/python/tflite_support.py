@@ -42,17 +42,22 @@ def litert_schema():
     return _package("schema_py_generated")
 
 
+def has_reference(model):
+    """Whether LiteRT's reference kernels know all operators."""
+    package = _package("interpreter")
+    try:
+        package.Interpreter(model_content=model, experimental_op_resolver_type=package.OpResolverType.BUILTIN_REF)
+    except (RuntimeError, ValueError) as error:
+        return "Didn't find op" not in str(error)
+    return True
+
+
 def _interpreter(model):
+    # A few operators have one kernel, which the reference ones do not count; with them all kernels are the fast ones.
     package = _package("interpreter")
     kinds = package.OpResolverType
-    try:
-        return package.Interpreter(model_content=model, num_threads=1, experimental_op_resolver_type=kinds.BUILTIN_REF)
-    except (RuntimeError, ValueError) as error:
-        if "Didn't find op" not in str(error):
-            raise
-    # A few operators have one kernel, which the reference ones do not count.
-    return package.Interpreter(model_content=model, num_threads=1,
-                               experimental_op_resolver_type=kinds.BUILTIN_WITHOUT_DEFAULT_DELEGATES)
+    kind = kinds.BUILTIN_REF if has_reference(model) else kinds.BUILTIN_WITHOUT_DEFAULT_DELEGATES
+    return package.Interpreter(model_content=model, num_threads=1, experimental_op_resolver_type=kind)
 
 
 def run_reference_often(model, runs):
