@@ -7,6 +7,7 @@ iterations, branches inside loops, and several runs in a row.
 import sys
 
 import numpy as np
+from flatbuffers import flexbuffers
 
 import tflite_support
 from tflite_support import Builder
@@ -70,6 +71,22 @@ def loop(rng):
         own = [rng.standard_normal(shape).astype(F) for _ in range(2)]
         return [np.array(rng.integers(0, 9), I32), *own] if len(builder.inputs) == 3 else own
     return builder, values
+
+
+def composite(rng):
+    """A part that has a name, and says by a graph what it is."""
+    builder, shape = Builder(), [int(n) for n in rng.integers(1, 6, rng.integers(1, 4))]
+    part = builder.graph()
+    a, b = part.input(shape, F), part.input(shape, F)
+    part.outputs = [operator(part, "ADD", shape, F, [a, b]), operator(part, "MUL", shape, F, [a, b])]
+    operands = [builder.input(shape, F), builder.input(shape, F)]
+    builder.operator("STABLEHLO_COMPOSITE", operands, [builder.output(shape, F), builder.output(shape, F)])
+    options = builder.fb.StableHLOCompositeOptionsT()
+    options.name, options.decompositionSubgraphIndex = "test.both", part.number
+    options.compositeAttributes = np.frombuffer(flexbuffers.Dumps({}), np.uint8)
+    builder.operators[-1].builtinOptions2 = options
+    builder.operators[-1].builtinOptions2Type = builder.fb.Options2.StableHLOCompositeOptions
+    return builder, lambda: [rng.standard_normal(shape).astype(F) for _ in range(2)]
 
 
 def handle(graph, name):
@@ -149,7 +166,7 @@ def main():
     first, last = (int(n) for n in sys.argv[2].split(".."))
     failed = 0
     for seed in range(first, last + 1):
-        for make in (choice, loop, variables, variable_in_loop):
+        for make in (choice, loop, composite, variables, variable_in_loop):
             problem = check(sys.argv[1], make, seed)
             if problem:
                 print(f"seed {seed} {make.__name__}: {problem}", flush=True)

@@ -96,10 +96,18 @@ def both_lstms(cell):
     states = [cell.state([cell.batch, n]) for n in (out, cell.cells, other, cell.cells)]
     widths = [out + other] if merged else [out, other]
     results = [cell.b.output([*shape[:-1], n], F) for n in widths]
-    cell.b.operator("BIDIRECTIONAL_SEQUENCE_LSTM", [x, *forward, *backward, *states, *[-1] * 9], results,
+    # A second input: with weights of its own for both directions, or in place of the first one for the way back.
+    aux, second = [-1] * 9, []
+    if cell.rng.random() < 0.5:
+        index, given = cell.input(shape)
+        aux[0], second = index, [given]
+        if cell.rng.random() < 0.6:
+            for first, own in ((1, forward), (5, backward)):
+                aux[first:first + 4] = [cell.weights([cell.cells, cell.inputs]) if w >= 0 else -1 for w in own[:4]]
+    cell.b.operator("BIDIRECTIONAL_SEQUENCE_LSTM", [x, *forward, *backward, *states, *aux], results,
                     "BidirectionalSequenceLSTMOptions", fusedActivationFunction=4, mergeOutputs=merged, timeMajor=major,
                     asymmetricQuantizeInputs=cell.asymmetric)
-    return [values]
+    return [values, *second]
 
 
 def basic_lstm(cell):
@@ -120,9 +128,9 @@ def basic_lstm(cell):
 
 def plain(cell):
     n, kind = cell.cells, cell.rng.choice(["RNN", "UNIDIRECTIONAL_SEQUENCE_RNN", "BIDIRECTIONAL_SEQUENCE_RNN"])
-    if kind.startswith("BI"):  # of weights of 8 bits LiteRT begins with states that are not those it was given
-        cell.hybrid = cell.asymmetric = False
     major = bool(cell.rng.integers(0, 2))
+    if kind.startswith("BI") and major:  # of weights of 8 bits LiteRT runs the sequence as often as it has steps
+        cell.hybrid = cell.asymmetric = False
     options = {"fusedActivationFunction": int(cell.rng.choice([0, 1, 3, 4])), "asymmetricQuantizeInputs": cell.asymmetric}
 
     def operands():
@@ -138,9 +146,15 @@ def plain(cell):
         return [values]
     merged = bool(cell.rng.integers(0, 2))
     results = [cell.b.output([*shape[:-1], w], F) for w in ([2 * n] if merged else [n, n])]
-    cell.b.operator(kind, [x, *operands(), *operands(), -1, -1, -1], results, "BidirectionalSequenceRNNOptions", timeMajor=major,
+    aux, second = [-1] * 3, []
+    if cell.rng.random() < 0.5:
+        aux[0], given = cell.input(shape)
+        second = [given]
+        if cell.rng.random() < 0.5 or not major:
+            aux[1:] = [cell.weights([n, cell.inputs]), cell.weights([n, cell.inputs])]
+    cell.b.operator(kind, [x, *operands(), *operands(), *aux], results, "BidirectionalSequenceRNNOptions", timeMajor=major,
                     mergeOutputs=merged, **options)
-    return [values]
+    return [values, *second]
 
 
 def svdf(cell):
