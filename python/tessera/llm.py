@@ -16,6 +16,7 @@ read, and figures.
 from __future__ import annotations
 
 import argparse
+import contextlib
 import json
 import os
 import sys
@@ -302,6 +303,8 @@ def load(
     path = os.fspath(path)
     metadata = json.loads(_native.language_model_metadata(path))
     declared = metadata.get(f"{metadata.get('general.architecture')}.context_length")
+    context, chunk, sequences = int(context), int(chunk), int(sequences)
+    threads = None if threads is None else int(threads)
     context = min(context, declared) if isinstance(declared, int) and declared > 0 else context
     chunk = min(chunk, context)
     if sequences < 1:
@@ -313,17 +316,22 @@ def load(
     made_with = {"context": context, "chunk": chunk, "precision": precision, "sequences": sequences}
     if module is None:
         module = _native.cached_module_path(path, json.dumps({**made_with, "threads": threads}))
-        if not module:
-            return LanguageModel(compile(path, **options), metadata, sequences)
-        if os.path.exists(module):
+        if module and os.path.exists(module):
             try:
                 return LanguageModel(_load_module(module, threads=threads), metadata, sequences)
             except Error:  # damaged: made again
-                os.remove(module)
-        compile_file(path, module, **options)
-        loaded = _load_module(module, threads=threads)  # mapped before it might have to go
-        _native.trim_module_cache(module)
-        return LanguageModel(loaded, metadata, sequences)
+                with contextlib.suppress(OSError):
+                    os.remove(module)
+        try:
+            if module:
+                compile_file(path, module, **options)
+                loaded = _load_module(module, threads=threads)  # mapped before it might have to go
+                _native.trim_module_cache(module)
+                return LanguageModel(loaded, metadata, sequences)
+        except Error as error:
+            if error.id != "TSR-6102":  # the folder cannot be written: only this process has the module
+                raise
+        return LanguageModel(compile(path, **options), metadata, sequences)
     # Beside the module stands what it was compiled from and how: another file, or other sizes, compile it again.
     key, about = f"{os.fspath(module)}.key", os.stat(path)
     made_from = json.dumps(

@@ -120,7 +120,7 @@ class _Samples:
         if not isinstance(sample, Mapping):
             raise Error(f"sample {self.count + 1} is a {type(sample).__name__}", id="TSR-6240", legal="{name: array}")
         names = [info.name for info in self.inputs]
-        for name in (set(names) ^ set(sample)):
+        for name in [*(name for name in names if name not in sample), *(name for name in sample if name not in names)]:
             what = "nothing for" if name in names else "an array for"
             raise Error(f"sample {self.count + 1} has {what} '{name}'", id="TSR-6240", legal=", ".join(names))
         arrays = [to_array(sample[info.name], info) for info in self.inputs]
@@ -213,6 +213,9 @@ def quantize_static(
         raise Error("quant_format is QOperator", id="TSR-4085", legal="QDQ")
     if _name(weight_type, QuantType, "weight_type") != "QInt8":
         raise Error(f"weight_type is {weight_type}", id="TSR-4085", legal="QInt8")
+    if calibration_data_reader is None:
+        raise Error("quantize_static without a calibration_data_reader", id="TSR-4085", legal="samples of the model's inputs",
+                    hint="quantize_dynamic needs none")
     settings = _native.QuantizeSettings()
     settings.method = _METHODS[_name(calibrate_method, CalibrationMethod, "calibrate_method")]
     settings.activations = {"QInt8": "i8", "QUInt8": "u8"}.get(_name(activation_type, QuantType, "activation_type"), "")

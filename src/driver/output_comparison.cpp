@@ -5,6 +5,11 @@
 #include <limits>
 #include <vector>
 
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include "support/error.h"
+
 namespace tessera::inline driver {
 namespace {
 
@@ -26,9 +31,22 @@ int64_t largest(const std::vector<double>& numbers, int64_t begin, int64_t row) 
 }  // namespace
 
 void OutputComparison::add(const Tensor& real, const Tensor& bytes, std::optional<int64_t> label) {
+  // As many elements as values say: nothing to hold beside one another.
+  if (real.dims() != bytes.dims()) {
+    noise_ = std::numeric_limits<double>::infinity();
+    ++rows_;
+    return;
+  }
   const std::vector<double> reals = numbers_of(real), others = numbers_of(bytes);
   const auto count = static_cast<int64_t>(reals.size());
   const int64_t row = real.dims().empty() ? 1 : real.dims().back();
+  if (label && (count != row || *label < 0 || *label >= row))
+    throw UserError({.id = "TSR-4085",
+                     .message = fmt::format("the label {} for output '{}' of {} elements", *label, name_,
+                                            fmt::join(real.dims(), "x")),
+                     .node = {},
+                     .legal = count == row ? fmt::format("0 to {}", row - 1) : "labels of a model with a batch of 1",
+                     .hint = {}});
   for (size_t i = 0; i < reals.size(); ++i) {
     const double a = reals[i], b = others[i];
     const bool both_nan = std::isnan(a) && std::isnan(b);

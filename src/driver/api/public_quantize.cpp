@@ -1,6 +1,8 @@
 // include/tessera/quantize.h on top of the driver.
 #include <nlohmann/json.hpp>
 
+#include <fmt/format.h>
+
 #include "driver/api/api_support.h"
 #include "driver/engine/output_guard.h"
 #include "driver/model_file.h"
@@ -19,6 +21,12 @@ std::string quantize_file(const std::string& model, const std::string& output, c
                           const QuantizeSamples& samples, const CompileOptions& options) {
   return translate_errors([&] {
     const QuantizationOptions chosen = quantization_options(settings, samples.count > 0);
+    if (!samples.labels.empty() && samples.labels.size() != samples.count)
+      throw UserError({.id = "TSR-4085",
+                       .message = fmt::format("{} labels for {} samples", samples.labels.size(), samples.count),
+                       .node = {},
+                       .legal = "none, or one for each sample",
+                       .hint = {}});
     refuse_to_overwrite(output, files_of_model(model));
     DriverOptions driver;
     driver.compile = options;

@@ -245,7 +245,8 @@ void import_searchsorted(AtenContext& c) {
   if (lines.size() > 1) lines.insert(lines.end() - 1, 1);
   values.push_back(1);
   const ValueId x = c.reshape(c.cast(c.as("self", dtype), dtype), values);
-  const ValueId below = c.op(right ? "le" : "lt", {c.reshape(c.cast(line, dtype), lines), x});
+  // No element is at or above a NaN, which so comes behind all of them.
+  const ValueId below = c.op("logical_not", {c.op(right ? "gt" : "ge", {c.reshape(c.cast(line, dtype), lines), x})});
   const ValueId count = c.reduce("sum", c.cast(below, DType::kI64), {c.rank(below) - 1}, false);
   c.out(c.cast(count, c.result_dtype(DType::kI64)));
 }

@@ -104,9 +104,6 @@ Real erfinv(const Real& x) {
   return y.where(absolute(x).is("le", 1), kNoNumber);
 }
 
-// The quantile of the normal distribution.
-Real ndtri(const Real& x) { return erfinv(x * 2 - 1) * std::numbers::sqrt2; }
-
 // The logarithm of the normal distribution's function.
 Real log_ndtr(const Real& x) {
   const ValueId is_low = x.is("lt", -1);
@@ -116,6 +113,21 @@ Real log_ndtr(const Real& x) {
   const Real q = erfc(high) * 0.5;
   const Real small = -(q * polynomial(q, {1, 1 / 2.0, 1 / 3.0, 1 / 4.0, 1 / 5.0, 1 / 6.0}));
   return below.where(is_low, small.where(q.is("lt", 1e-3), log(erfc(-high) * 0.5)));
+}
+
+// The quantile of the normal distribution. Where 2x - 1 has lost x, Newton's steps towards the logarithm of x.
+Real ndtri(const Real& x) {
+  constexpr double kSmall = 1e-3;
+  constexpr int kSteps = 5;  // from a start that is 10 % off at most: 1e-15 of the result
+  const Real usual = erfinv(x * 2 - 1) * std::numbers::sqrt2;
+  const ValueId is_small = x.is("lt", kSmall), is_none = x.is("le", 0);
+  const Real log_x = log(x.where(is_small, kSmall).but(is_none, kSmall));
+  Real z = -(log_x * -2).of("sqrt");
+  for (int step = 0; step < kSteps; ++step) {
+    const Real at = log_ndtr(z);
+    z = z - (at - log_x) * exp(z * z * 0.5 + at) * std::sqrt(2 * std::numbers::pi);
+  }
+  return usual.where(is_none, z.where(is_small, usual));
 }
 
 // x from 8 on, where series are short; below it x + 8 takes its place, and what that changes is made good.
