@@ -221,7 +221,7 @@ def quantize_static(
     settings.activations = {"QInt8": "i8", "QUInt8": "u8"}.get(_name(activation_type, QuantType, "activation_type"), "")
     settings.granularity = "channel" if per_channel else "tensor"
     settings.percentile = percentile
-    settings.keep = list(nodes_to_exclude or ())
+    settings.keep = [nodes_to_exclude] if isinstance(nodes_to_exclude, str) else list(nodes_to_exclude or ())
     settings.all = all_layers
     return _quantize(model_input, model_output, calibration_data_reader, _settings(settings, more), shapes={}, threads=threads,
                      target=target)
@@ -255,7 +255,7 @@ def quantize_dynamic(
     settings.scheme = "weight-only" if weight_only else "dynamic"
     settings.bits = 4 if weights == "QInt4" else 8
     settings.granularity = "group" if weight_only else "channel" if per_channel else "tensor"
-    settings.keep = list(nodes_to_exclude or ())
+    settings.keep = [nodes_to_exclude] if isinstance(nodes_to_exclude, str) else list(nodes_to_exclude or ())
     settings.all = all_layers
     settings.correct_bias = calibration_data_reader is not None
     return _quantize(model_input, model_output, calibration_data_reader, _settings(settings, more), shapes=shapes, threads=threads,

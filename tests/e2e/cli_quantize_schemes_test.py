@@ -175,6 +175,11 @@ class Schemes(CliTest):
         self.assertAlmostEqual(output["drop"], 100 * (output["f32_accuracy"] - output["bytes_accuracy"]))
         numpy.save(self.folder / "short.npy", right[:3])
         self.assertIn("TSR-6240", self.quantize("conv", "--calib", "conv.npy", "--labels", "short.npy", code=1)[1])
+        right[3] = 10
+        numpy.save(self.folder / "labels.npy", right)
+        error = self.quantize("conv", "--calib", "conv.npy", "--labels", "labels.npy", "--max-drop", 50, code=1)[1]
+        self.assertIn("TSR-4085", error)
+        self.assertIn("0 to 9", error)
 
     def test_per_layer(self):
         (self.folder / "plan.txt").write_text("# all but one\n*  i8\n\nConv#2  f32 # sensitive\n")

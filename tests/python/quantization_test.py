@@ -69,7 +69,7 @@ class Quantization(unittest.TestCase):
         tessera.quantize_dynamic(self.path, self.output, **self.all)
         self.check("MatMulInteger")
         report = tessera.quantize_dynamic(self.path, self.output, weight_only=True, calibration_data_reader=Reader(self.samples),
-                                          ada_round=True, nodes_to_exclude=["MatMul#0"], **self.all)
+                                          ada_round=True, nodes_to_exclude="MatMul#0", **self.all)
         self.assertEqual([layer["choice"] for layer in report["layers"]], ["f32: kept", "bytes"])
         self.check("MatMulNBits")
 
@@ -104,6 +104,8 @@ class Quantization(unittest.TestCase):
             tessera.quantize_static(self.path, self.output, Reader(self.samples), colour=1)
         with self.assertRaises(tessera.Error):
             tessera.quantize_static(self.path, self.output, 7)
+        with self.assertRaisesRegex(tessera.Error, "TSR-4085"):
+            tessera.quantize_static(self.path, self.output, None)
 
 
 if __name__ == "__main__":
