@@ -330,8 +330,8 @@ def check_model(tessera, name, build, configurations, count, folder):
             feeds = inputs_for(built, sizes, i)
             key = tuple(sizes.values())
             if key not in references:
-                    # What ONNX Runtime makes of a Pad in front of a pool, it then refuses.
-                    references[key] = (feeds, model_runs.onnx_runtime(str(path), feeds, optimise=not name.startswith("random_")))
+                # What ONNX Runtime makes of a Pad in front of a pool, it then refuses.
+                references[key] = (feeds, model_runs.onnx_runtime(str(path), feeds, optimise=not name.startswith("random_")))
             feeds, wanted = references[key]
             try:
                 got = run(tessera, module, feeds, outputs, folder)
