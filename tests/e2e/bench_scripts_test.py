@@ -59,6 +59,13 @@ class Scripts(CliTest):
         text, _ = self.script("gpu.py", *flags)
         self.assertEqual(text, f"2 results in {self.folder / 'gpu/gpu.json'}\n")
 
+    def test_weight_only(self):
+        text, _ = self.script("weight_only.py", cli_support.TESSERA, "--only", "gpt2 proj", "--group", 32, "--rounds", 1,
+                              "--json", self.folder / "rows.json")
+        self.assertRegex(text, r"^gpt2 proj +768 x 768 +group +32: +[\d.]+ ms +[\d.]+ GB/s, +\d+ % of [\d.]+ +ONNX Runtime +[\d.]+ ms\n$")
+        (row,) = json.loads((self.folder / "rows.json").read_text())
+        self.assertEqual((row["shape"], row["bits"], row["group"]), ("gpt2 proj", 4, 32))
+
     def test_models(self):
         flags = ("--folder", self.folder, "--threads", 1, "--rounds", 2, "--out", self.folder / "models")
         text, _ = self.script("models.py", *flags, "--peers", "onnxruntime")

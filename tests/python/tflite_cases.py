@@ -98,6 +98,19 @@ def run_both(tessera, case):
     return problems
 
 
+def main_of_kinds(kinds):
+    """main() for functions (case, dtype) by name, each with the types of which a case picks one."""
+
+    def make(seed, names):
+        case = Case(seed)
+        for name in names:
+            kind, dtypes = kinds[name]
+            kind(case, case.pick(*dtypes))
+        return case
+
+    return main(make, kinds)
+
+
 def main(make, names):
     """make(seed, names): the case. Arguments: TESSERA FIRST..LAST [NAMES], --alone for a model of each operator."""
     arguments = [a for a in sys.argv[1:] if a != "--alone"]

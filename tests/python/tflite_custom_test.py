@@ -98,25 +98,19 @@ def transposed(rng):
     return builder.bytes(), [x], lambda: [want]
 
 
-def main():
-    first, last = (int(n) for n in sys.argv[2].split(".."))
-    failed = 0
-    for seed in range(first, last + 1):
-        for make in (pool, unpool, transposed, detection):
-            rng = np.random.default_rng(seed)
-            model, values, oracle = make(rng)
-            want = oracle()
-            got = tflite_support.run_tessera(sys.argv[1], model, values, len(want), ["-O", str(rng.integers(0, 2) * 3)])
-            problem = " ".join(got.split()) if isinstance(got, str) else None
-            for i, (mine, theirs) in enumerate(zip(got, want)):
-                if problem is None and (mine.shape != theirs.shape or not np.allclose(mine, theirs, 1e-5, 1e-5)):
-                    problem = f"result {i}: {mine} instead of {theirs}"
-            if problem:
-                print(f"seed {seed} {make.__name__}: {problem}", flush=True)
-                failed += 1
-    print(f"{last - first + 1} seeds, {failed} problems")
-    return 1 if failed else 0
+def check(tessera, make, seed):
+    rng = np.random.default_rng(seed)
+    model, values, oracle = make(rng)
+    want = oracle()
+    got = tflite_support.run_tessera(tessera, model, values, len(want), ["-O", str(rng.integers(0, 2) * 3)])
+    if isinstance(got, str):
+        return " ".join(got.split())
+    for i, (mine, theirs) in enumerate(zip(got, want)):
+        if mine.shape != theirs.shape or not np.allclose(mine, theirs, 1e-5, 1e-5):
+            return f"result {i}: {mine} instead of {theirs}"
+    return None
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(tflite_support.run_seeds({make.__name__: lambda tessera, seed, make=make: check(tessera, make, seed)
+                                       for make in (pool, unpool, transposed, detection)}))

@@ -162,18 +162,6 @@ except ImportError:
     tessera_module = None
 
 
-def main():
-    first, last = (int(n) for n in sys.argv[2].split(".."))
-    failed = 0
-    for seed in range(first, last + 1):
-        for make in (choice, loop, composite, variables, variable_in_loop):
-            problem = check(sys.argv[1], make, seed)
-            if problem:
-                print(f"seed {seed} {make.__name__}: {problem}", flush=True)
-                failed += 1
-    print(f"{last - first + 1} seeds, {failed} problems")
-    return 1 if failed else 0
-
-
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(tflite_support.run_seeds({make.__name__: lambda tessera, seed, make=make: check(tessera, make, seed)
+                                       for make in (choice, loop, composite, variables, variable_in_loop)}))

@@ -215,21 +215,5 @@ def check(tessera, kind, seed):
     return None
 
 
-def main():
-    first, last = (int(n) for n in sys.argv[2].split(".."))
-    failed = 0
-    for seed in range(first, last + 1):
-        for kind in sys.argv[3:] or KINDS:
-            try:
-                problem = check(sys.argv[1], kind, seed)
-            except (RuntimeError, ValueError) as error:
-                problem = f"{type(error).__name__}: {error}"
-            if problem:
-                print(f"seed {seed} {kind}: {problem}", flush=True)
-                failed += 1
-    print(f"{last - first + 1} seeds, {failed} problems")
-    return 1 if failed else 0
-
-
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(tflite_support.run_seeds({kind: lambda tessera, seed, kind=kind: check(tessera, kind, seed) for kind in KINDS}))

@@ -178,3 +178,21 @@ def run_tessera(tessera, model, inputs, num_outputs, flags=()):
         if run.returncode:
             return run.stderr
         return [np.load(folder / f"o{i}.npy") for i in range(num_outputs)]
+
+
+def run_seeds(checks):
+    """The exit code. Arguments: TESSERA FIRST..LAST [NAMES]; `checks` are functions (tessera, seed) by name, which give the
+    problem or None."""
+    first, last = (int(n) for n in sys.argv[2].split(".."))
+    failed = 0
+    for seed in range(first, last + 1):
+        for name in sys.argv[3:] or checks:
+            try:
+                problem = checks[name](sys.argv[1], seed)
+            except (RuntimeError, ValueError) as error:
+                problem = f"{type(error).__name__}: {error}"
+            if problem:
+                print(f"seed {seed} {name}: {problem}", flush=True)
+                failed += 1
+    print(f"{last - first + 1} seeds, {failed} problems")
+    return 1 if failed else 0

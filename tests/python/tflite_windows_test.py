@@ -168,13 +168,5 @@ KINDS = {
 }
 
 
-def make(seed, names):
-    case = Case(seed)
-    for name in names:
-        kind, dtypes = KINDS[name]
-        kind(case, case.pick(*dtypes))
-    return case
-
-
 if __name__ == "__main__":
-    sys.exit(tflite_cases.main(make, KINDS))
+    sys.exit(tflite_cases.main_of_kinds(KINDS))

@@ -21,6 +21,18 @@ namespace {
 using Ints = std::vector<int64_t>;
 
 // The first graph of a model, and those that it runs.
+// Counts a graph that runs inside others while it is imported, however that ends.
+class Nesting {
+ public:
+  explicit Nesting(int& depth) : depth_(depth) { ++depth_; }
+  ~Nesting() { --depth_; }
+  Nesting(const Nesting&) = delete;
+  Nesting& operator=(const Nesting&) = delete;
+
+ private:
+  int& depth_;
+};
+
 class TfliteImporter final : public Subgraphs {
  public:
   TfliteImporter(const TfliteModel& model, const ImportOptions& options, const OpTable& ops, Evaluator& evaluator)
@@ -60,13 +72,12 @@ class TfliteImporter final : public Subgraphs {
       throw UserError({"TSR-1102",
                        fmt::format("graphs run each other without end, or more than {} operators", kMostOperators), "",
                        fmt::format("at most {} inside each other", kMostNested), "convert the model again"});
-    ++nested_;
+    const Nesting nesting(nested_);
     const std::string loc = level.builder.loc();
     const size_t failed = failures_.size();
     SubgraphImporter importer(model_, proto, level, evaluator_, *this, failures_);
     for (size_t i = 0; i < count; ++i) importer.bind(proto.inputs()->Get(static_cast<uint32_t>(i)), inputs[i]);
     importer.import_operators();
-    --nested_;
     if (failures_.size() > failed) throw SubgraphRefused{};
     level.builder.set_loc(loc);
     std::vector<SubgraphValue> results;

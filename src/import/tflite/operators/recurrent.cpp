@@ -378,6 +378,27 @@ void out_both(OperatorContext& c, ValueId forward, ValueId backward, bool merged
   c.out(1, as_before(c, backward, time_major));
 }
 
+// What two directions read. Without weights of its own the second input is what the backward direction reads.
+struct BothInputs {
+  ValueId x;
+  int second = 0;  // the operand that is the second input, if it is there
+  bool has_weights = false;
+};
+
+template <typename Cells>
+void run_both(OperatorContext& c, Cells& forward, Cells& backward, const BothInputs& inputs, bool merges,
+              bool time_major) {
+  const ValueId aux = c.has(inputs.second) ? time_first(c, inputs.second, time_major) : -1;
+  const bool both_read = aux >= 0 && inputs.has_weights;
+  const auto run = [&](Cells& cells, ValueId x, bool backwards) {
+    return run_layer(c, cells.layer(), x, both_read ? aux : -1, backwards,
+                     [&](Emitter& e, const Operand& get, ValueId rows) { return cells.from_aux(e, get, rows); });
+  };
+  const ValueId y = run(forward, inputs.x, false);
+  const ValueId z = run(backward, aux >= 0 && !both_read ? aux : inputs.x, true);
+  out_both(c, y, z, merges, time_major);
+}
+
 void import_both_lstms(OperatorContext& c) {
   c.require_inputs(48, 48);
   require_float(c);
@@ -388,18 +409,8 @@ void import_both_lstms(OperatorContext& c) {
   Lstm forward(c, {1, 5, 9, 12, 16, 35, 36, -1, kForwardAux}, own);
   Lstm backward(c, {18, 22, 26, 29, 33, 37, 38, -1, kBackwardAux}, own);
   const bool time_major = options.time_major();
-  const ValueId x = time_first(c, 0, time_major);
-  const ValueId aux = c.has(kAux) ? time_first(c, kAux, time_major) : -1;
-  // Without weights of its own the second input is what the backward direction reads.
-  const bool both_read = aux >= 0 && c.has(kForwardAux + kForget);
-  const ValueId second = both_read ? aux : -1;
-  const ValueId y = run_layer(c, forward.layer(), x, second, false, [&](Emitter& e, const Operand& get, ValueId rows) {
-    return forward.from_aux(e, get, rows);
-  });
-  const ValueId z =
-      run_layer(c, backward.layer(), aux >= 0 && !both_read ? aux : x, second, true,
-                [&](Emitter& e, const Operand& get, ValueId rows) { return backward.from_aux(e, get, rows); });
-  out_both(c, y, z, options.merge_outputs(), time_major);
+  run_both(c, forward, backward, {time_first(c, 0, time_major), kAux, c.has(kForwardAux + kForget)},
+           options.merge_outputs(), time_major);
 }
 
 void import_rnn(OperatorContext& c) {
@@ -428,17 +439,8 @@ void import_both_rnns(OperatorContext& c) {
   const bool asymmetric = options.asymmetric_quantize_inputs(), time_major = options.time_major();
   PlainLayer forward(c, {1, 2, 3, 4, kForwardAux}, activation, asymmetric);
   PlainLayer backward(c, {5, 6, 7, 8, kBackwardAux}, activation, asymmetric);
-  const ValueId x = time_first(c, 0, time_major);
-  const ValueId aux = c.has(kAux) ? time_first(c, kAux, time_major) : -1;
-  const bool both_read = aux >= 0 && c.has(kForwardAux);
-  const ValueId second = both_read ? aux : -1;
-  const ValueId y = run_layer(c, forward.layer(), x, second, false, [&](Emitter& e, const Operand& get, ValueId rows) {
-    return forward.from_aux(e, get, rows);
-  });
-  const ValueId z =
-      run_layer(c, backward.layer(), aux >= 0 && !both_read ? aux : x, second, true,
-                [&](Emitter& e, const Operand& get, ValueId rows) { return backward.from_aux(e, get, rows); });
-  out_both(c, y, z, options.merge_outputs(), time_major);
+  run_both(c, forward, backward, {time_first(c, 0, time_major), kAux, c.has(kForwardAux)}, options.merge_outputs(),
+           time_major);
 }
 
 // ---- SVDF: filters of features, whose last results are kept and weighted by time ----
