@@ -160,6 +160,14 @@ void compile_to_file(const nb::object& model, const std::string& folder, const s
   Source(model, folder, name).use([&](const auto& source) { compile_file(source, path, options); });
 }
 
+std::string compile_to_cache(const std::string& path, const std::string& precision, int threads, const Bounds& dims,
+                             const std::shared_ptr<CancelFlag>& cancel) {
+  CompileOptions options = make_options("native", precision, "fma", "default", 3, threads, dims, {}, {}, {}, {}, 0);
+  options.is_cancelled = [cancel] { return cancel->set.load(); };
+  const nb::gil_scoped_release release;
+  return tessera::compile_to_cache(path, options);
+}
+
 std::unique_ptr<Engine> interpret(const nb::object& model, const std::string& folder, const std::string& name,
                                   const Bounds& dims, const Shapes& shapes) {
   const CompileOptions options = make_options("native", "f32", "fma", "default", 0, 1, dims, shapes, {}, {}, {}, 0);
@@ -402,6 +410,8 @@ NB_MODULE(_native, m) {
   m.def("compile", &compile, "model"_a, "folder"_a, "name"_a, "target"_a, "precision"_a, "fp32"_a, "numerics"_a,
         "opt_level"_a, "threads"_a, "dims"_a, "shapes"_a, "disabled_passes"_a, "kernels"_a, "places"_a, "max_memory"_a,
         "cancel"_a, "Compiles a path or the bytes of a model, and loads the module.");
+  m.def("compile_to_cache", &compile_to_cache, "path"_a, "precision"_a, "threads"_a, "dims"_a, "cancel"_a,
+        "The module in the cache that the model compiled so is; '' without a cache.");
   m.def("compile_to_file", &compile_to_file, "model"_a, "folder"_a, "name"_a, "path"_a, "target"_a, "precision"_a,
         "fp32"_a, "numerics"_a, "opt_level"_a, "threads"_a, "dims"_a, "shapes"_a, "disabled_passes"_a, "kernels"_a,
         "places"_a, "max_memory"_a, "cancel"_a, "Compiles to a module file.");
@@ -427,10 +437,6 @@ NB_MODULE(_native, m) {
         return tessera::language_model_metadata(path);
       },
       "path"_a, "The metadata of a GGUF file as JSON.");
-  m.def("cached_module_path", &tessera::cached_module_path, "model_path"_a, "options"_a,
-        "Where the cache keeps the model compiled so; '' without a cache.");
-  m.def("trim_module_cache", &tessera::trim_module_cache, "module_path"_a,
-        "Makes room in the cache after a module was written.");
   m.def("load", &load, "path"_a, "threads"_a, "Loads a module file.");
   add_graph(m);
   add_derivatives(m);

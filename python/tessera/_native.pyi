@@ -129,6 +129,11 @@ class Engine:
 def compile(model: object, folder: str, name: str, target: str, precision: str, fp32: str, numerics: str, opt_level: int, threads: int, dims: Mapping[str, Sequence[int]], shapes: Mapping[str, Sequence[int]], disabled_passes: Set[str], kernels: Sequence[str], places: Sequence[str], max_memory: int, cancel: CancelFlag) -> Engine:
     """Compiles a path or the bytes of a model, and loads the module."""
 
+def compile_to_cache(path: str, precision: str, threads: int, dims: Mapping[str, Sequence[int]], cancel: CancelFlag) -> str:
+    """
+    The module in the cache that the model compiled so is; '' without a cache.
+    """
+
 def compile_to_file(model: object, folder: str, name: str, path: str, target: str, precision: str, fp32: str, numerics: str, opt_level: int, threads: int, dims: Mapping[str, Sequence[int]], shapes: Mapping[str, Sequence[int]], disabled_passes: Set[str], kernels: Sequence[str], places: Sequence[str], max_memory: int, cancel: CancelFlag) -> None:
     """Compiles to a module file."""
 
@@ -153,12 +158,6 @@ def graph_of_model(model: object, folder: str, name: str, dims: Mapping[str, Seq
 
 def language_model_metadata(path: str) -> str:
     """The metadata of a GGUF file as JSON."""
-
-def cached_module_path(model_path: str, options: str) -> str:
-    """Where the cache keeps the model compiled so; '' without a cache."""
-
-def trim_module_cache(module_path: str) -> None:
-    """Makes room in the cache after a module was written."""
 
 def load(path: str, threads: int) -> Engine:
     """Loads a module file."""

@@ -16,7 +16,6 @@ read, and figures.
 from __future__ import annotations
 
 import argparse
-import contextlib
 import json
 import os
 import sys
@@ -26,9 +25,10 @@ from typing import Any, Union
 
 import numpy as np
 
-from . import _native, compile, compile_file
+from . import _native, _options, compile, compile_file
 from . import load as _load_module
 from ._errors import Error
+from ._interrupt import interruptible
 from ._model import Model
 from ._tokenizer import Tokenizer
 
@@ -313,29 +313,17 @@ def load(
     for number in range(1, sequences):
         dims |= {f"length.{number}": dims["length"], f"past.{number}": dims["past"]}
     options: dict[str, Any] = {"threads": threads, "precision": precision, "dims": dims}
-    made_with = {"context": context, "chunk": chunk, "precision": precision, "sequences": sequences}
     if module is None:
-        module = _native.cached_module_path(path, json.dumps({**made_with, "threads": threads}))
-        if module and os.path.exists(module):
-            try:
-                return LanguageModel(_load_module(module, threads=threads), metadata, sequences)
-            except Error:  # damaged: made again
-                with contextlib.suppress(OSError):
-                    os.remove(module)
-        try:
-            if module:
-                compile_file(path, module, **options)
-                loaded = _load_module(module, threads=threads)  # mapped before it might have to go
-                _native.trim_module_cache(module)
-                return LanguageModel(loaded, metadata, sequences)
-        except Error as error:
-            if error.id != "TSR-6102":  # the folder cannot be written: only this process has the module
-                raise
-        return LanguageModel(compile(path, **options), metadata, sequences)
+        cancel, (sizes, _) = _native.CancelFlag(), _options.dims_and_shapes(dims, {})
+        num_threads = 0 if threads is None else _options.number("threads", threads)
+        cached = interruptible(lambda: _native.compile_to_cache(path, precision, num_threads, sizes, cancel), cancel.set)
+        model = _load_module(cached, threads=threads) if cached else compile(path, **options)
+        return LanguageModel(model, metadata, sequences)
     # Beside the module stands what it was compiled from and how: another file, or other sizes, compile it again.
     key, about = f"{os.fspath(module)}.key", os.stat(path)
     made_from = json.dumps(
-        {"model": os.path.abspath(path), "bytes": about.st_size, "changed": about.st_mtime_ns, **made_with}
+        {"model": os.path.abspath(path), "bytes": about.st_size, "changed": about.st_mtime_ns, "context": context, "chunk": chunk,
+         "precision": precision, "sequences": sequences}
     )
     known = None
     if os.path.exists(key):

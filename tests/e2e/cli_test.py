@@ -408,6 +408,9 @@ class Cache(CliTest):
         self.save(affine_model((4, 3)))
         self.tessera("run", "model.onnx")
         self.assertEqual(len(self.entries()), 3)
+        # What a session may take decides about the code, too.
+        self.tessera("bench", "model.onnx", "--repeat", "1", "--max-memory", "1M")
+        self.assertEqual(len(self.entries()), 4)
         self.assertEqual(self.files("cache/*.tmp-*"), [])
 
     def test_other_weights_are_another_model(self):

@@ -361,6 +361,8 @@ class Generation(unittest.TestCase):
                 model = llm.load(self.path, threads=1, chunk=16)                 # too large to be kept: runs all the same
                 self.assertTrue((model.logits([1, 2, 3]) == first).all())
                 self.assertEqual(list(folder.iterdir()), [])
+        with unittest.mock.patch.dict(os.environ, {"TESSERA_CACHE_DIR": "/proc/no-folder"}):  # cannot be written
+            self.assertTrue((llm.load(self.path, threads=1, context=np.int64(64)).logits([1, 2, 3]) == first).all())
         with unittest.mock.patch.dict(os.environ, {"TESSERA_CACHE_DIR": str(folder), "TESSERA_CACHE_SIZE": "0"}):
             self.assertTrue((llm.load(self.path, threads=1).logits([1, 2, 3]) == first).all())
             self.assertEqual(list(folder.iterdir()), [])

@@ -1,26 +1,20 @@
 // include/tessera/compiler.h on top of the driver.
-#include <sys/stat.h>
-
 #include <algorithm>
 #include <cstring>
-#include <filesystem>
 
 #include <fmt/format.h>
 
 #include "driver/api/api_support.h"
 #include "driver/api/api_values.h"
 #include "driver/api/graph_access.h"
-#include "driver/api/version.h"
 #include "driver/compile.h"
-#include "driver/compile_options.h"
-#include "driver/engine/cache.h"
 #include "driver/engine/interpreted_model.h"
+#include "driver/engine/open_model.h"
 #include "driver/engine/output_guard.h"
 #include "driver/model_file.h"
 #include "driver/open_sizes.h"
 #include "import/gguf/gguf_import.h"
 #include "support/error.h"
-#include "support/hash.h"
 #include "support/mapped_file.h"
 #include "tessera/compiler.h"
 #include "tessera/graph.h"
@@ -29,8 +23,6 @@
 namespace tessera {
 
 namespace {
-
-namespace fs = std::filesystem;
 
 class CallersDecisions : public Decisions {
  public:
@@ -171,29 +163,9 @@ std::string language_model_metadata(const std::string& model_path) {
   });
 }
 
-std::string cached_module_path(const std::string& model_path, const std::string& options) {
-  return translate_errors([&]() -> std::string {
-    const ModuleCache cache = ModuleCache::from_environment([](const std::string&) {});
-    if (!cache.enabled()) return "";
-    struct stat about = {};
-    if (stat(model_path.c_str(), &about) != 0) return "";
-    const Target target = resolve_target({});
-    Hasher hasher;
-    for (const std::string& text :
-         {build_identity(), target.triple, target.cpu, fs::absolute(model_path).string(), options})
-      hasher.add(text);
-    for (const std::string& feature : target.features) hasher.add(feature);
-    for (const int64_t number : {int64_t{about.st_size}, int64_t{about.st_mtim.tv_sec}, int64_t{about.st_mtim.tv_nsec},
-                                 int64_t{target.num_threads}})
-      hasher.add(static_cast<uint64_t>(number));
-    const std::string key = fmt::format("{}-{:016x}", fs::path(model_path).stem().string(), hasher.value());
-    cache.touch(key);
-    return cache.place_for(key);
-  });
-}
-
-void trim_module_cache(const std::string& module_path) {
-  ModuleCache::from_environment([](const std::string&) {}).trim(fs::path(module_path).stem().string());
+std::string compile_to_cache(const std::string& model_path, const CompileOptions& options) {
+  return translate_errors(
+      [&] { return cached_module(model_path, driver_options(options), [](const std::string&) {}); });
 }
 
 struct Interpreter::State {

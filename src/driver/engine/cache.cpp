@@ -77,7 +77,7 @@ std::unique_ptr<Model> ModuleCache::find(const std::string& key, const std::stri
   if (stat(path.c_str(), &info) != 0) return nullptr;
   try {
     std::unique_ptr<Model> model = load_module(path, num_threads, name);
-    touch(key);
+    utimensat(AT_FDCWD, path.c_str(), nullptr, 0);  // used now; a read-only cache just ages
     return model;
   } catch (const UserError& error) {
     warn_(fmt::format("the cached module '{}' cannot be used and is compiled again: {}", path,
@@ -86,10 +86,6 @@ std::unique_ptr<Model> ModuleCache::find(const std::string& key, const std::stri
     fs::remove(path, ignored);
     return nullptr;
   }
-}
-
-void ModuleCache::touch(const std::string& key) const {
-  utimensat(AT_FDCWD, path_of(key).c_str(), nullptr, 0);  // a read-only cache just ages
 }
 
 std::string ModuleCache::place_for(const std::string& key) const {

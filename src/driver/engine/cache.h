@@ -27,18 +27,17 @@ class ModuleCache {
   const std::string& folder() const { return folder_; }
   uint64_t capacity_bytes() const { return capacity_; }
   bool enabled() const { return !folder_.empty() && capacity_ > 0; }
-  // The entry for `key` (hexadecimal digits), loaded and called `name`; null when there is none or it is damaged (then
-  // it is removed).
+  // The entry for `key` (the name of a file without its ending), loaded and called `name`; null when there is none or
+  // it is damaged (then it is removed).
   std::unique_ptr<Model> find(const std::string& key, const std::string& name, int num_threads) const;
   // Where to write the module for `key`; empty when the folder cannot be used.
   std::string place_for(const std::string& key) const;
   // Makes room after something was written: the entry `key` stays.
   void trim(const std::string& key) const;
-  // Counts the entry, if it is there, as used now.
-  void touch(const std::string& key) const;
-  std::string path_of(const std::string& key) const;
 
  private:
+  std::string path_of(const std::string& key) const;
+
   std::string folder_;
   uint64_t capacity_ = 0;
   Warn warn_;

@@ -1,8 +1,12 @@
 #include "driver/engine/open_model.h"
 
+#include <sys/stat.h>
+
 #include <chrono>
+#include <filesystem>
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include "driver/api/version.h"
 #include "driver/compile.h"
@@ -19,6 +23,8 @@
 
 namespace tessera::inline driver {
 
+namespace fs = std::filesystem;
+
 namespace {
 
 class StopWatch {
@@ -29,16 +35,16 @@ class StopWatch {
   std::chrono::steady_clock::time_point begin_ = std::chrono::steady_clock::now();
 };
 
-// Everything that the module's bytes depend on.
-std::string cache_key(const ImportedModel& model, const DriverOptions& options) {
+// Everything that the module's bytes depend on but the model and its sizes.
+void add_options(Hasher& hasher, const DriverOptions& options) {
   const Target target = resolve_target(options.compile);
-  Hasher hasher;
   hasher.add(build_identity());
   hasher.add(target.triple);
   hasher.add(target.cpu);
   for (const std::string& feature : target.features) hasher.add(feature);
-  for (const int64_t number : {target.l1_bytes, target.l2_bytes, target.l3_bytes, int64_t{target.num_threads},
-                               int64_t{options.compile.opt_level}, options.max_applications}) {
+  for (const int64_t number :
+       {target.l1_bytes, target.l2_bytes, target.l3_bytes, int64_t{target.num_threads},
+        int64_t{options.compile.opt_level}, options.max_applications, options.compile.max_memory}) {
     hasher.add(static_cast<uint64_t>(number));
   }
   hasher.add(options.compile.precision);
@@ -56,7 +62,26 @@ std::string cache_key(const ImportedModel& model, const DriverOptions& options) 
       for (const std::string& object : kernel->link)
         hasher.add(MappedFile::open(object, "object file", "TSR-4026")->text());
   }
+}
+
+std::string cache_key(const ImportedModel& model, const DriverOptions& options) {
+  Hasher hasher;
+  add_options(hasher, options);
   return fmt::format("{}-{:016x}", model_digest(model), hasher.value());
+}
+
+// Of a file by its name, size and time.
+std::string cache_key(const std::string& path, const struct stat& about, const DriverOptions& options) {
+  Hasher hasher;
+  add_options(hasher, options);
+  hasher.add(fs::absolute(path).string());
+  for (const int64_t number : {int64_t{about.st_size}, int64_t{about.st_mtim.tv_sec}, int64_t{about.st_mtim.tv_nsec}})
+    hasher.add(static_cast<uint64_t>(number));
+  for (const auto& [name, bounds] : options.compile.dims)
+    hasher.add(fmt::format("{}={}..{}:{}", name, bounds.lo, bounds.hi, bounds.step));
+  for (const auto& [name, shape] : options.compile.shapes)
+    hasher.add(fmt::format("{}={}", name, fmt::join(shape, "x")));
+  return fmt::format("{}-{:016x}", fs::path(path).stem().string(), hasher.value());
 }
 
 // Keeps the module for the next time. A failure costs only that.
@@ -144,6 +169,22 @@ OpenedModel open_model(const std::string& path, const OpenOptions& options) {
   opened.model = load_module(path, options.num_threads);
   opened.load_seconds = watch.seconds();
   return opened;
+}
+
+std::string cached_module(const std::string& path, const DriverOptions& options, const Warn& warn) {
+  const ModuleCache cache = ModuleCache::from_environment(warn);
+  struct stat about = {};
+  if (!cache.enabled() || stat(path.c_str(), &about) != 0) return "";
+  const std::string key = cache_key(path, about, options);
+  const std::string place = cache.place_for(key);
+  if (place.empty() || cache.find(key, path, 1)) return place;
+  if (static_cast<uint64_t>(about.st_size) > cache.capacity_bytes()) {  // nor would the module fit
+    cache.trim(key);
+    return "";
+  }
+  PassRunner runner(options);
+  store(cache, key, compile_imported(read_model(path, options, runner), options, runner), warn);
+  return fs::exists(place) ? place : "";
 }
 
 }  // namespace tessera::inline driver

@@ -49,4 +49,8 @@ bool is_module_path(const std::string& path);
 // RefusedModel for a model that leaves sizes open, or is not supported; UserError for everything else that is wrong.
 OpenedModel open_model(const std::string& path, const OpenOptions& options);
 
+// Where the cache keeps the module of the file, which is compiled if it is not there; empty where no cache can take it.
+// What the file is its size and time of change say: it is not read. UserError as a compile has it.
+std::string cached_module(const std::string& path, const DriverOptions& options, const Warn& warn);
+
 }  // namespace tessera::inline driver
