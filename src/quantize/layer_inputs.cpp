@@ -6,6 +6,7 @@
 
 #include "arith/simplify.h"
 #include "ops/composites/composites.h"
+#include "quantize/byte_nodes.h"
 
 namespace tessera::inline quantize {
 namespace {
@@ -24,8 +25,9 @@ class Beside {
   std::vector<ValueId> composite(const char* name, std::vector<ValueId> operands, Attrs attrs = {}) {
     return add_composite(builder_, ops_, name, std::move(operands), std::move(attrs));
   }
-  ValueId constant(Tensor tensor) {
-    return op("constant", {}, {{"value", TensorPtr(std::make_shared<const Tensor>(std::move(tensor)))}});
+  ValueId constant(Tensor tensor) { return constant_node(builder_, ops_, std::move(tensor)); }
+  ValueId bytes_of(const QuantizedProduct& product, const QuantizeOptions& options, ValueId x) {
+    return through_bytes(builder_, ops_, product, options, x);
   }
   ValueId reshape(ValueId value, Shape shape) { return op("reshape", {value}, {{"shape", std::move(shape)}}); }
   ValueId reduce(const char* kind, ValueId value, std::vector<int64_t> axes) {
@@ -100,16 +102,7 @@ Graph shift_graph(const Graph& graph, const std::vector<QuantizedProduct>& produ
     const WeightedProduct& p = product.product;
     const Node node = to.graph().node(p.node);
     std::vector<ValueId> operands = node.inputs;
-    if (options.scheme == Scheme::kStatic) {
-      const ByteScale scale = byte_scale(product.range, options.activations);
-      Tensor zero(options.activations, {});
-      zero.set_int(0, scale.zero);
-      const ValueId s = to.constant(Tensor::scalar_f32(scale.scale)), z = to.constant(std::move(zero));
-      const ValueId bytes = to.composite("quantize", {operands[0], s, z}, {{"to", options.activations}})[0];
-      operands[0] = to.composite("dequantize", {bytes, s, z})[0];
-    } else if (options.scheme == Scheme::kDynamic) {
-      operands[0] = to.composite("dequantize", to.composite("dynamic_quantize", {operands[0]}))[0];
-    }
+    if (options.scheme != Scheme::kWeightOnly) operands[0] = to.bytes_of(product, options, operands[0]);
     operands[1] = to.constant(real_tensor(*product.weights, constant_tensor(graph, p.weights).dims(), p.outputs_axis));
     const ValueId difference =
         to.op("sub", {node.outputs[0], to.op(p.is_conv ? "conv" : "matmul", operands, node.attrs)});

@@ -10,6 +10,7 @@
 
 #include "arith/simplify.h"
 #include "ops/composites/composites.h"
+#include "quantize/byte_nodes.h"
 #include "support/error.h"
 
 namespace tessera::inline quantize {
@@ -89,7 +90,7 @@ class Quantizer {
   ValueId weight_only_form(const QuantizedProduct& product, const Node& node, const std::vector<ValueId>& inputs) {
     const WeightedProduct& p = product.product;
     builder_.set_loc(node.loc);
-    const auto [known, is_new] = groups_.try_emplace(p.weights, -1);
+    const auto [known, is_new] = groups_.try_emplace(std::make_tuple(p.weights, p.outputs_axis, product.weights), -1);
     if (is_new) {
       const std::shared_ptr<const IntegerRows> rows = rows_for(product);
       PackedRows packed = packed_rows(*rows, options_.weight_bits);
@@ -161,8 +162,7 @@ class Quantizer {
   }
 
   ValueId constant(Tensor tensor, const std::string& name) {
-    return builder_.add(ops_.get("constant"), {},
-                        {{"value", TensorPtr(std::make_shared<const Tensor>(std::move(tensor)))}}, name);
+    return constant_node(builder_, ops_, std::move(tensor), name);
   }
   std::string name_of(ValueId id) const { return graph_.value(id).name; }
 
@@ -170,15 +170,7 @@ class Quantizer {
   ValueId data(const QuantizedProduct& product, ValueId mapped) {
     const auto key = std::make_tuple(product.product.data, product.range.low, product.range.high);
     if (const auto known = data_.find(key); known != data_.end()) return known->second;
-    const DType dtype = options_.activations;
-    const ByteScale bytes = byte_scale(product.range, dtype);
-    Tensor zero(dtype, {});
-    zero.set_int(0, bytes.zero);
-    const std::string name = name_of(product.product.data);
-    const ValueId s = constant(Tensor::scalar_f32(bytes.scale), name + ".scale");
-    const ValueId z = constant(std::move(zero), name + ".zero");
-    const ValueId q = add_composite(builder_, ops_, "quantize", {mapped, s, z}, {{"to", dtype}})[0];
-    return data_[key] = add_composite(builder_, ops_, "dequantize", {q, s, z})[0];
+    return data_[key] = through_bytes(builder_, ops_, product, options_, mapped, name_of(product.product.data));
   }
 
   std::shared_ptr<const IntegerRows> rows_for(const QuantizedProduct& product) const {
@@ -236,7 +228,8 @@ class Quantizer {
   std::map<ValueId, std::vector<ValueId>> dynamic_;        // bytes, scale, zero point
   std::map<std::tuple<ValueId, size_t, std::shared_ptr<const IntegerRows>>, IntegerConstants> integers_;
   std::map<ValueId, ValueId> weights_;  // of integers: the real numbers
-  std::map<ValueId, ValueId> groups_;   // of weights: the real numbers
+  // Of weights: the real numbers.
+  std::map<std::tuple<ValueId, size_t, std::shared_ptr<const IntegerRows>>, ValueId> groups_;
 };
 
 // The model's own name: what was folded into a node stands behind it, after a '+'.

@@ -6,6 +6,7 @@
 #include <tuple>
 
 #include "ops/composites/composites.h"
+#include "quantize/byte_nodes.h"
 
 namespace tessera::inline quantize {
 namespace {
@@ -44,9 +45,7 @@ class Switches {
   ValueId op(const char* name, std::vector<ValueId> operands, Attrs attrs = {}) {
     return builder_.add(ops_.get(name), std::move(operands), std::move(attrs));
   }
-  ValueId constant(Tensor tensor) {
-    return op("constant", {}, {{"value", TensorPtr(std::make_shared<const Tensor>(std::move(tensor)))}});
-  }
+  ValueId constant(Tensor tensor) { return constant_node(builder_, ops_, std::move(tensor)); }
   ValueId zero() { return constant(Tensor::scalar_f32(0)); }
 
   ValueId switch_of(size_t place) {
@@ -59,17 +58,7 @@ class Switches {
   ValueId data(const QuantizedProduct& product, ValueId x) {
     const auto key = std::make_tuple(product.product.data, product.range.low, product.range.high);
     if (const auto known = data_.find(key); known != data_.end()) return known->second;
-    std::vector<ValueId> bytes;
-    if (options_.scheme == Scheme::kDynamic) {
-      bytes = add_composite(builder_, ops_, "dynamic_quantize", {x});
-    } else {
-      const ByteScale scale = byte_scale(product.range, options_.activations);
-      Tensor zero_point(options_.activations, {});
-      zero_point.set_int(0, scale.zero);
-      const ValueId s = constant(Tensor::scalar_f32(scale.scale)), z = constant(std::move(zero_point));
-      bytes = {add_composite(builder_, ops_, "quantize", {x, s, z}, {{"to", options_.activations}})[0], s, z};
-    }
-    return data_[key] = add_composite(builder_, ops_, "dequantize", bytes)[0];
+    return data_[key] = through_bytes(builder_, ops_, product, options_, x);
   }
 
   ValueId weights(const QuantizedProduct& product) {
