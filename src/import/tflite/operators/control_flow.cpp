@@ -18,43 +18,33 @@ namespace {
 class Region {
  public:
   Region(OperatorContext& around, const char* name)
-      : around_(around),
-        builder_(graph_),
-        level_{around.state().ops, graph_, builder_},
-        state_{around.state().ops, graph_, builder_, ConstantFinder(graph_, around.state().evaluator)},
-        emit_(state_, around) {
-    graph_.name = name;
-    builder_.set_loc(around.label());
-  }
+      : around_(around), region_(around, name), level_{around.state().ops, region_.graph, region_.builder} {}
 
   ValueId input(const std::string& name, const TensorType& type) {
-    return graph_.add_input(graph_.unique_name(name), type);
+    return region_.graph.add_input(region_.graph.unique_name(name), type);
   }
   // A value around the region as an input of it.
   SubgraphValue captured(const SubgraphValue& outer, const std::string& name) {
     if (outer.resource >= 0) return outer;
     return {input(name, around_.type(outer.value)), -1};
   }
-  SubgraphValue constant(const Tensor& tensor) { return {emit_.constant_value(tensor), -1}; }
+  SubgraphValue constant(const Tensor& tensor) { return {region_.emit.constant_value(tensor), -1}; }
   // Outputs are added in order.
   void output(ValueId value) {
-    if (!outputs_) outputs_.emplace(builder_, state_.ops);
+    if (!outputs_) outputs_.emplace(region_.builder, level_.ops);
     outputs_->add(value, "", false);
-    types_.push_back(graph_.type(value));
+    types_.push_back(region_.graph.type(value));
   }
-  GraphPtr finish() { return std::make_shared<const Graph>(needed_part(graph_)); }
+  GraphPtr finish() { return std::make_shared<const Graph>(needed_part(region_.graph)); }
 
   GraphLevel& level() { return level_; }
-  Emitter& emit() { return emit_; }
+  Emitter& emit() { return region_.emit; }
   const std::vector<TensorType>& types() const { return types_; }
 
  private:
   OperatorContext& around_;
-  Graph graph_;
-  GraphBuilder builder_;
+  RegionGraph region_;
   GraphLevel level_;
-  EmitState state_;
-  RegionEmitter emit_;
   std::optional<OutputList> outputs_;
   std::vector<TensorType> types_;
 };

@@ -150,12 +150,9 @@ void import_integer_lstm(OperatorContext& c) {
   }
   operands.push_back(c.reshape(c.op("concat", gates, {{"axis", int64_t{1}}}), {time, batch, kGates * lstm.cells}));
 
-  Graph body;
-  GraphBuilder builder(body);
-  EmitState state{c.state().ops, body, builder, ConstantFinder(body, c.state().evaluator)};
-  RegionEmitter in(state, c);
-  body.name = "step";
-  builder.set_loc(c.label());
+  RegionGraph region(c, "step");
+  Graph& body = region.graph;
+  RegionEmitter& in = region.emit;
   body.add_input("number", {DType::kI64, {}, {}});
   Step before;
   before.hidden = body.add_input("hidden", c.type(operands[0]));

@@ -99,12 +99,9 @@ ValueId run_layer(OperatorContext& c, const Layer& layer, ValueId x, ValueId aux
     states = layer.step(c, own, given, states);
     result = c.reshape(states[0], {1, batch, c.dims(states[0])[1]});
   } else {
-    Graph body;
-    GraphBuilder builder(body);
-    EmitState state{c.state().ops, body, builder, ConstantFinder(body, c.state().evaluator)};
-    RegionEmitter in(state, c);
-    body.name = "step";
-    builder.set_loc(c.label());
+    RegionGraph region(c, "step");
+    Graph& body = region.graph;
+    RegionEmitter& in = region.emit;
     body.add_input("number", {DType::kI64, {}, {}});
     std::vector<ValueId> before;
     for (size_t i = 0; i < states.size(); ++i)

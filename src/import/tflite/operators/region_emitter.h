@@ -26,4 +26,20 @@ class RegionEmitter : public Emitter {
   std::string type_, label_;
 };
 
+// A graph that an operator runs, while its nodes are written.
+struct RegionGraph {
+  RegionGraph(OperatorContext& around, const char* name)
+      : builder(graph),
+        state{around.state().ops, graph, builder, ConstantFinder(graph, around.state().evaluator)},
+        emit(state, around) {
+    graph.name = name;
+    builder.set_loc(around.label());
+  }
+
+  Graph graph;
+  GraphBuilder builder;
+  EmitState state;
+  RegionEmitter emit;
+};
+
 }  // namespace tessera::inline tflite_import
