@@ -181,6 +181,14 @@ class Schemes(CliTest):
         self.assertIn("TSR-4085", error)
         self.assertIn("0 to 9", error)
 
+    def test_outputs_of_other_sizes(self):
+        """How many elements there are depends on values, which bytes change: nothing is held beside one another."""
+        save("""<ir_version: 8, opset_import: ["" : 17]>
+          net (float[2, 70] x) => (int64[2, n] y) { h = MatMul(x, a) zero = Constant<value_float = 0.0>()
+            above = Greater(h, zero) y = NonZero(above) }""", self.folder / "places.onnx")
+        numpy.save(self.folder / "places.npy", self.random.standard_normal((16, 2, 70)).astype(numpy.float32))
+        self.assertIn("TSR-4087", self.quantize("places", "--calib", "places.npy", "-o", "q.onnx", code=1)[1])
+
     def test_per_layer(self):
         (self.folder / "plan.txt").write_text("# all but one\n*  i8\n\nConv#2  f32 # sensitive\n")
         done = self.quantize("conv", "--calib", "conv.npy", "--per-layer", "plan.txt", "--json")

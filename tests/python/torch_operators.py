@@ -214,6 +214,11 @@ def cases():
         yield f"quotients {dtype}", quotients, (tenths.to(dtype), torch.tensor([0.1, 0.2, 0.3, 0.7, -0.1, -0.3, 3.0, -7.0], dtype=dtype))
     numbers = torch.tensor([0.0, -0.0, 1.0, -1.0, 2.5, -0.5, float("inf"), -float("inf"), float("nan")])
     yield "special numbers", special, tuple(t.contiguous() for t in torch.meshgrid(numbers, numbers, indexing="ij"))
+    small = torch.tensor([0.0, 1e-30, 1e-20, 1e-12, 1e-6, 9e-4, 1.1e-3, 0.3, 0.5, 0.999, 1.0])
+    for dtype in FLOATS[:2]:
+        yield f"quantiles of small numbers {dtype}", torch.special.ndtri, (small.to(dtype),)
+    yield "places of numbers and NaN", lambda line, x: (torch.searchsorted(line, x), torch.searchsorted(line, x, right=True)), (
+        torch.tensor([1.0, 2.0, 2.0, 3.0]), numbers)
     for dtype in FLOATS:
         yield f"large sums {dtype}", wide, (tensor(12000, dtype=dtype),)
     yield "lists of no dimensions", no_dimensions, (tensor(3, 1),)

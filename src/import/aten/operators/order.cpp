@@ -119,6 +119,14 @@ void import_topk(AtenContext& c) { ordered(c, c.whole("k"), c.truth("largest", t
 void import_sort(AtenContext& c) { ordered(c, -1, c.truth("descending", false), true); }
 void import_argsort(AtenContext& c) { ordered(c, -1, c.truth("descending", false), false); }
 
+// The results: the element of each line that is at `place`, and the place.
+void chosen(AtenContext& c, ValueId lines, ValueId place, int64_t axis) {
+  const bool keepdims = c.truth("keepdim", false);
+  const auto result = [&](ValueId v) { return keepdims ? v : without(c, v, axis); };
+  c.out(0, result(c.op("gather_elements", {lines, place}, {{"axis", axis}})));
+  c.out(1, result(place));
+}
+
 // One of the elements of each line in order, and its place.
 void at_rank(AtenContext& c, ValueId given, int64_t axis, int64_t number, bool nan_wins) {
   const ValueId x = comparable(c, given);
@@ -137,10 +145,7 @@ void at_rank(AtenContext& c, ValueId given, int64_t axis, int64_t number, bool n
     const ValueId nans = c.op("select", {c.op("is_nan", {x}), c.iota(c.shape(x), axis), c.integer(extent)});
     place = c.op("select", {is_nan, c.reduce("min", nans, {axis}, true), place});
   }
-  const bool keepdims = c.truth("keepdim", false);
-  const auto result = [&](ValueId v) { return keepdims ? v : without(c, v, axis); };
-  c.out(0, result(c.op("gather_elements", {given, place}, {{"axis", axis}})));
-  c.out(1, result(place));
+  chosen(c, given, place, axis);
 }
 
 void import_kthvalue(AtenContext& c) {
@@ -176,10 +181,7 @@ void import_nanmedian(AtenContext& c) {
   Shape sizes = c.shape(x);
   sizes[static_cast<size_t>(axis)] = 1;
   const ValueId place = c.op("gather_elements", {order, c.broadcast(middle, sizes)}, {{"axis", axis}});
-  const bool keepdims = c.truth("keepdim", false);
-  const auto result = [&](ValueId v) { return keepdims ? v : without(c, v, axis); };
-  c.out(0, result(c.op("gather_elements", {x, place}, {{"axis", axis}})));
-  c.out(1, result(place));
+  chosen(c, x, place, axis);
 }
 
 // The lower of the two in the middle.
@@ -227,10 +229,7 @@ void import_mode(AtenContext& c) {
   const ValueId least = c.op("gather_elements", {x, first}, {{"axis", last}});
   const ValueId here = c.op("select", {c.op("eq", {x, least}), c.iota(c.shape(x), last), c.integer(0)});
   const ValueId place = c.transpose(c.op("max", {c.reduce("max", here, {last}, true), first}), order);
-  const bool keepdims = c.truth("keepdim", false);
-  const auto result = [&](ValueId v) { return keepdims ? v : without(c, v, axis); };
-  c.out(0, result(c.op("gather_elements", {given, place}, {{"axis", axis}})));
-  c.out(1, result(place));
+  chosen(c, given, place, axis);
 }
 
 // The number of elements of each sorted line that are less than each value, or not greater on the right.
