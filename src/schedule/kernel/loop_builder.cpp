@@ -50,6 +50,10 @@ Stmt unrolled(const std::string& name, int64_t begin, int64_t extent, const std:
   return for_loop(var, begin, extent, ForKind::kUnrolled, body(var));
 }
 
+Stmt with_prefetch(const BufferPtr& buffer, const Expr& element, Stmt body) {
+  return prefetching(for_loop(make_var("z"), 0, 1, ForKind::kSerial, std::move(body)), buffer, {element});
+}
+
 Stmt vectorized(const std::string& name, int64_t extent, const std::function<Stmt(const Var&)>& body) {
   const Var var = make_var(name);
   return for_loop(var, 0, extent, ForKind::kVectorized, body(var));

@@ -21,6 +21,8 @@ Stmt outer_nest(const std::vector<OutputLoop>& loops, int64_t enough, const std:
 
 // `extent` copies of `body` under an unrolled loop named `name`.
 Stmt unrolled(const std::string& name, int64_t begin, int64_t extent, const std::function<Stmt(const Var&)>& body);
+// `body` behind a request for the cache line of an element (prefetching): a loop that runs once carries it.
+Stmt with_prefetch(const BufferPtr& buffer, const Expr& element, Stmt body);
 Stmt vectorized(const std::string& name, int64_t extent, const std::function<Stmt(const Var&)>& body);
 
 // Stores each result at its place, one after the other. `at` gives the kernel's variables and what stands for finished

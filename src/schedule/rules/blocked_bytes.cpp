@@ -28,7 +28,7 @@ constexpr int64_t kGroups[] = {32, 16};  // numbers whose products are summed as
 constexpr int64_t kSmallTile = 2;        // rows
 constexpr int64_t kManyRows = 8;         // from here on panels are made as a whole
 constexpr int64_t kMostNumber = 255;
-constexpr int64_t kTurns = 3;        // panels of a task
+constexpr int64_t kTaskPanels = 3;   // panels of a task
 constexpr int64_t kBlockRows = 128;  // whose groups' sums are kept
 
 struct Range {
@@ -142,12 +142,12 @@ class BlockedBytes : public BlockedProduct {
     if (group_ == 0) return Declined{std::move(why)};
     begin_program([&](size_t p) { return pack(p); });
     find_bytes();  // of the program's own buffers
-    const Var turn = make_var("turn");
-    const int64_t turns = (panels_ + kTurns - 1) / kTurns;
-    bounds_.set(turn, 0, turns - 1);
-    const Stmt body = few_or_many(turn);
+    const Var task = make_var("task");
+    const int64_t tasks = (panels_ + kTaskPanels - 1) / kTaskPanels;
+    bounds_.set(task, 0, tasks - 1);
+    const Stmt body = few_or_many(task);
     result_.program.body =
-        turns == 1 ? substitute(body, {{turn.get(), Expr(0)}}) : for_loop(turn, 0, turns, ForKind::kParallel, body);
+        tasks == 1 ? substitute(body, {{task.get(), Expr(0)}}) : for_loop(task, 0, tasks, ForKind::kParallel, body);
     return std::move(result_);
   }
 
@@ -339,17 +339,17 @@ class BlockedBytes : public BlockedProduct {
   }
 
   // The panels of a task, one after another.
-  Stmt over_turns(const Expr& turn, const std::function<Stmt(const Expr& panel)>& body) {
+  Stmt over_task(const Expr& task, const std::function<Stmt(const Expr& panel)>& body) {
     const Var number = make_var("panel");
-    const int64_t count = std::min(kTurns, panels_);
+    const int64_t count = std::min(kTaskPanels, panels_);
     bounds_.set(number, 0, count - 1);
-    const Expr panel = turn * Expr(kTurns) + number;
+    const Expr panel = task * Expr(kTaskPanels) + number;
     const Stmt one = body(panel);
     return for_loop(number, 0, count, ForKind::kSerial,
                     panels_ % count == 0 ? one : if_then(panel < Expr(panels_), one));
   }
 
-  Stmt few_or_many(const Expr& turn) {
+  Stmt few_or_many(const Expr& task) {
     const Expr rows = num_rows();
     const int64_t blocks = steps_ / block_;
     ones_ = make_buffer("ones", DType::kU8, {lanes_ * depth_}, MemoryScope::kLocal);
@@ -365,7 +365,7 @@ class BlockedBytes : public BlockedProduct {
     };
     const auto few = [&] {
       return with_scratch(1, [&] {
-        return over_turns(turn, [&](const Expr& panel) {
+        return over_task(task, [&](const Expr& panel) {
           return over_rows(rows, {kSmallTile, 1},
                            [&](int64_t count, const Expr& first) { return tile(panel, count, first, {}); });
         });
@@ -380,7 +380,7 @@ class BlockedBytes : public BlockedProduct {
         row_sums_ = make_buffer("row_sums", DType::kF32, {most * (steps_ / group_)}, MemoryScope::kLocal);
         const Var number = make_var("rows"), block = make_var("kb");
         const Expr first = number * Expr(kBlockRows), count = min(rows - first, kBlockRows);
-        const Stmt panels = over_turns(turn, [&](const Expr& panel) {
+        const Stmt panels = over_task(task, [&](const Expr& panel) {
           return seq({for_loop(block, 0, blocks, ForKind::kSerial, fill(panel, block, block)),
                       over_rows(count, sizes, [&](int64_t n, const Expr& in_block) {
                         return tile(panel, n, first + in_block, in_block);
@@ -482,7 +482,7 @@ class BlockedBytes : public BlockedProduct {
         for (const Region& region : regions) {
           const int64_t elements = region.count * width_;
           const Expr first = Expr(region.base) + (panel * Expr(steps_ / block_) + block) * Expr(elements);
-          group = asking_for_later(buffer, first, elements, {part, groups}, std::move(group));
+          group = with_later_bytes(buffer, first, elements, {part, groups}, std::move(group));
         }
     group = for_loop(part, 0, groups, ForKind::kSerial, std::move(group));
     const Stmt all = fills ? seq({fill(panel, block, 0), std::move(group)}) : std::move(group);

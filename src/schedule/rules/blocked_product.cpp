@@ -193,17 +193,15 @@ Stmt BlockedProduct::finish(const Expr& panel, int64_t count, const Expr& first,
   return if_then(panel < Expr(panels_ - 1), store_all(true), store_all(false));
 }
 
-Stmt BlockedProduct::asking_for_later(const Buffer* constant, const Expr& first, int64_t elements, const StepOf& step,
+Stmt BlockedProduct::with_later_bytes(const Buffer* constant, const Expr& first, int64_t elements, const StepOf& step,
                                       Stmt body) const {
   constexpr int64_t kLineBytes = 64, kAheadBytes = 8 << 10;
   const int64_t line = kLineBytes * 8 / dtype_bits(constant->dtype);
   const int64_t lines = (elements + line - 1) / line, share = (lines + step.count - 1) / step.count;
   const int64_t ahead = kAheadBytes * 8 / dtype_bits(constant->dtype);
   const Expr own = first + Expr(ahead) + step.index * Expr(share * line);
-  // A loop that runs once for each line.
   for (int64_t at = 0; at < share; ++at)
-    body = prefetching(for_loop(make_var("z"), 0, 1, ForKind::kSerial, std::move(body)), flat_.at(constant),
-                       {own + Expr(at * line)});
+    body = with_prefetch(flat_.at(constant), own + Expr(at * line), std::move(body));
   return body;
 }
 

@@ -45,7 +45,7 @@ class BlockedProduct {
   // `body`, a step of what is done with `elements` of a packed constant from `first` on, which asks memory for its
   // share of elements that come some kilobytes later. Few rows wait for memory, and a core that asks by itself gets
   // more of it than one whose loads are guessed, which ends at each page.
-  Stmt asking_for_later(const Buffer* constant, const Expr& first, int64_t elements, const StepOf& step,
+  Stmt with_later_bytes(const Buffer* constant, const Expr& first, int64_t elements, const StepOf& step,
                         Stmt body) const;
 
   const TensorProgram& kernel_;

@@ -200,7 +200,7 @@ class BlockedWeights : public BlockedProduct {
           const int64_t row = *as_int(flat_.at(param.buffer.get())->shape[0]) / (panels_ * width_);
           const int64_t elements = row * block_ / steps_ * width_;
           const Expr first = panel * Expr(row * width_) + block * Expr(elements);
-          steps = asking_for_later(param.buffer.get(), first, elements, part, std::move(steps));
+          steps = with_later_bytes(param.buffer.get(), first, elements, part, std::move(steps));
         }
         return steps;
       });

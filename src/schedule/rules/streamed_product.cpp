@@ -165,13 +165,13 @@ class Emitter {
     });
   }
 
-  // `body` with requests for `steps` rows of the matrix from `step` on: a loop that runs once for each.
+  // `body` with requests for `steps` rows of the matrix from `step` on.
   Stmt asking(Stmt body, const Expr& column, const Expr& step, int64_t steps) const {
     if (!asks_) return body;
     for (int64_t s = steps; s-- > 0;) {
       const Expr at =
           substitute(p_.of_columns->operands[0], {{p_.column.var.get(), column}, {p_.step.var.get(), step + Expr(s)}});
-      body = prefetching(for_loop(make_var("z"), 0, 1, ForKind::kSerial, body), p_.of_columns->buffer, {at});
+      body = with_prefetch(p_.of_columns->buffer, at, std::move(body));
     }
     return body;
   }

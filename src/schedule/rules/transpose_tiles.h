@@ -12,8 +12,8 @@ namespace tessera::inline schedule {
 // Writes `count` elements along the last loop from `begin` on; `at` has the other loops' places.
 using AlongLast = std::function<Stmt(const Expr& begin, int64_t count, const VarMap& at)>;
 
-// The whole kernel, or null when it is not of these kinds. What does not fill a tile is left to `along_last`. REQUIRES: no
-// reduction.
+// The whole kernel, or null when it is not of these kinds. What does not fill a tile is left to `along_last`. REQUIRES:
+// no reduction.
 Stmt transpose_tiles(const LinearKernel& kernel, const Target& target, const AlongLast& along_last);
 
 }  // namespace tessera::inline schedule

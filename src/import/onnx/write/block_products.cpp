@@ -6,6 +6,7 @@
 #include <string>
 
 #include "arith/simplify.h"
+#include "graph/op_def.h"
 
 namespace tessera::inline onnx_import {
 namespace {

@@ -1,6 +1,7 @@
 #include <algorithm>
 #include <bit>
 
+#include "schedule/kernel/loop_builder.h"
 #include "schedule/rules/register_tile/tiling.h"
 #include "support/error.h"
 
@@ -81,7 +82,7 @@ class TileEmitter {
     Stmt sum = reduce_from(0, outer_, 0);
     if (prefetch_ && prefetch_->loop == t_.reduce.size())
       for (const Expr& element : prefetch_->elements(0, outer_))
-        sum = tessera::prefetching(for_loop(make_var("u"), 0, 1, ForKind::kSerial, sum), prefetch_->buffer, {element});
+        sum = with_prefetch(prefetch_->buffer, element, std::move(sum));
     if (t_.reduce.empty())
       for (const Expr& guard : t_.guards) sum = if_then(substitute(guard, outer_), sum);
     if (parts_ == 1) return alloc(acc_, seq({init, sum, seq(std::move(finish))}));
@@ -191,9 +192,7 @@ class TileEmitter {
     // A loop that runs once carries each further prefetch of a step.
     const std::vector<Expr> elements = prefetch_->elements(step, inner);
     Stmt body = loop->stmts[0];
-    for (size_t i = 1; i < elements.size(); ++i)
-      body =
-          tessera::prefetching(for_loop(make_var("u"), 0, 1, ForKind::kSerial, body), prefetch_->buffer, {elements[i]});
+    for (size_t i = 1; i < elements.size(); ++i) body = with_prefetch(prefetch_->buffer, elements[i], std::move(body));
     return tessera::prefetching(for_loop(var, loop->begin, loop->extent, loop->for_kind, body), prefetch_->buffer,
                                 {elements[0]});
   }

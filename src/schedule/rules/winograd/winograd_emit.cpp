@@ -369,12 +369,12 @@ class WinogradEmitter {
     return alloc(acc, seq({init, sum, finish}));
   }
 
-  // `body`, step number `step` of a tile's sum, with its prefetches: a loop that runs once for each.
+  // `body`, step number `step` of a tile's sum, with its prefetches.
   Stmt asking(const Prefetch& next, const Expr& step, Stmt body) const {
     constexpr int64_t kLineElements = 16;
     for (int64_t line = next.lines; tile_.prefetch && line-- > 0;) {
       const Expr at = next.first + (step * Expr(next.lines) + Expr(line)) * Expr(kLineElements);
-      body = prefetching(for_loop(make_var("z"), 0, 1, ForKind::kSerial, body), weights_, {at});
+      body = with_prefetch(weights_, at, std::move(body));
     }
     return body;
   }
