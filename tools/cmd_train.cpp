@@ -42,6 +42,7 @@
 #include "terminal.h"
 #include "train/fake_quantization.h"
 #include "train/not_finite.h"
+#include "train/shards.h"
 #include "train/training_step.h"
 #include "train/weights.h"
 #include "training_loop.h"
@@ -57,7 +58,7 @@ struct TrainCommand {
   TrainingDataOptions data;
   OptimizerOptions numbers;
   double rate = 1e-3, clip_norm = 0, label_smoothing = 0, loss_scale = 0, distill_weight = 0.9, temperature = 4;
-  int64_t batch = 32, epochs = 20, warmup = 0, leaves = 0;
+  int64_t batch = 32, epochs = 20, warmup = 0, leaves = 0, zero = 0;
   uint64_t seed = 0;
   std::vector<std::string> frozen;
   std::optional<int64_t> ignored;
@@ -159,14 +160,14 @@ std::string cause_of(const Graph& step, const std::vector<Tensor>& inputs, const
 // Makes what is written of a graph as it is read, whatever its sizes.
 using Finish = std::function<Graph(const Graph&)>;
 
-Finish finish_of(const TrainCommand& command, const Model& step, const Pruner& pruner,
+Finish finish_of(const TrainCommand& command, const Model& step, const WholeStates& states, const Pruner& pruner,
                  const std::vector<std::string>& names) {
   std::vector<std::string> weights, ranges;
   std::vector<TensorPtr> values, range_values;
   for (size_t i = 0; i < names.size(); ++i) {
-    const bool is_range = command.qat && step.states()[i].dims.empty();
+    const bool is_range = command.qat && states.info(i).dims.empty();
     (is_range ? ranges : weights).push_back(names[i]);
-    (is_range ? range_values : values).push_back(std::make_shared<const Tensor>(step.state(i)));
+    (is_range ? range_values : values).push_back(std::make_shared<const Tensor>(states.get(i)));
   }
   return [=, &command, &step, &pruner](const Graph& graph) {
     Graph learnt = with_constants(learner(without_dropouts(graph), command), weights, values);
@@ -227,11 +228,13 @@ int64_t batch_of(const TensorType& input) {
 
 // How this process shares batches with others, and the samples of one part.
 DataParallel shared_with(const ProcessRank& process, const TrainCommand& command) {
-  const DataParallel parallel{process.ranks, command.leaves};
+  const DataParallel parallel{process.ranks, command.leaves, command.zero, process.rank};
   check_data_parallel(parallel);
   if (command.batch % parallel.parts() != 0)
     refuse("TSR-4080", fmt::format("--batch {}", command.batch),
            fmt::format("a multiple of {}, the number of parts", parallel.parts()));
+  if (command.zero > 2 && !command.prune.empty())
+    refuse("TSR-4080", "--prune with --zero 3", "--zero 1 or 2", "masks follow from whole parameters");
   return parallel;
 }
 
@@ -248,6 +251,18 @@ std::vector<std::string> unfrozen(std::vector<std::string> names, const std::vec
   std::erase_if(names,
                 [&](const std::string& name) { return std::find(frozen.begin(), frozen.end(), name) != frozen.end(); });
   return names;
+}
+
+// Bytes of states of this process: of parameters, the first ones, and of what the optimizer keeps, behind `num_learnt`.
+std::pair<int64_t, int64_t> kept_bytes(const Model& step, size_t num_parameters, size_t num_learnt) {
+  std::pair<int64_t, int64_t> bytes;
+  for (size_t i = 0; i < step.states().size(); ++i) {
+    const TensorInfo& info = step.states()[i];
+    const int64_t size = dtype_bytes(info.dtype, elements_of(info));
+    if (i < num_parameters) bytes.first += size;
+    else if (i >= num_learnt) bytes.second += size;
+  }
+  return bytes;
 }
 
 std::string hash_text(const Graph& graph) { return fmt::format("{:016x}", structural_hash(graph)); }
@@ -275,7 +290,6 @@ int train_model(const TrainCommand& command) {
   options.ignored = command.ignored;
   options.guarded = true;
   options.frozen = command.frozen;
-  options.parallel = parallel;
   options.seed = command.seed;
   options.loss_scale = command.loss_scale;
   options.master_weights = true;
@@ -290,52 +304,68 @@ int train_model(const TrainCommand& command) {
   const auto started = std::chrono::steady_clock::now();
   std::unique_ptr<Model> step, inference;
   std::optional<Pruner> pruner;
+  std::optional<WholeStates> whole;
   std::vector<std::string> learnt;  // and statistics
   LoopOptions loop_options{.epochs = command.epochs,
                            .seed = command.seed,
                            .shuffled = !command.in_order,
                            .schedule = schedule_of(command),
-                           .checkpoint = process.is_first() ? command.checkpoint : "",
+                           .checkpoint = command.checkpoint,
+                           .writes = process.is_first(),
                            .model_hash = {},
                            .settings = {},
                            .classes = 0,
                            .ignored = command.ignored,
                            .classes_last = command.classes_last,
                            .find_not_finite = nullptr,
-                           .parallel = parallel,
-                           .rank = process.rank};
+                           .parallel = parallel};
   size_t num_parameters = 0;
   int64_t num_numbers = 0;
   {
     Progress progress("preparing " + std::filesystem::path(command.model).filename().string());
-    const int64_t batch = command.batch / parallel.parts();
-    Graph model = with_shared_constants(learner(read_graph(command.model, command, batch), command), standard_ops());
-    const std::vector<std::string> learn = parameter_names(model, standard_ops());
-    pruner.emplace(model, unfrozen(learn, command.frozen), prune_spec(command.prune));
-    options.masked = pruner->masked();
-    if (command.qat) model = with_fake_quantization(model, quantisation_of(command), standard_ops());
     Graph teacher;
-    if (!command.teacher.empty()) {
-      teacher = without_dropouts(read_graph(command.teacher, command, batch));
-      options.distillation.teacher = &teacher;
+    // The model for one part, with the teacher for as many samples.
+    const auto prepared = [&](const DataParallel& how) {
+      const int64_t batch = command.batch / how.parts();
+      Graph model = with_shared_constants(learner(read_graph(command.model, command, batch), command), standard_ops());
+      const std::vector<std::string> learn = parameter_names(model, standard_ops());
+      pruner.emplace(model, unfrozen(learn, command.frozen), prune_spec(command.prune));
+      options.masked = pruner->masked();
+      options.parallel = how;
+      if (!command.teacher.empty()) {
+        teacher = without_dropouts(read_graph(command.teacher, command, batch));
+        options.distillation.teacher = &teacher;
+      }
+      return command.qat ? with_fake_quantization(model, quantisation_of(command), standard_ops()) : model;
+    };
+    // What a checkpoint is made with is said of one process: any number of them goes on.
+    std::string settings;
+    const auto describe = [&](const DataParallel& how, const Graph& model, const TrainingStep& made) {
+      settings = fmt::format(
+          "batch {} x {}, seed {}, epochs {}, loss {}, optimizer {}, lr {}, schedule {} {}, step {}, {} samples{}{}",
+          how.parts(), model.type(model.inputs[0]).to_string(), command.seed, command.epochs, command.loss,
+          command.optimizer, command.rate, command.schedule, command.warmup, hash_text(made.graph), data.train.size(),
+          command.in_order ? " in order" : "", command.prune.empty() ? "" : ", prune " + command.prune);
+      loop_options.model_hash = hash_text(model);
+    };
+    if (parallel.ranks > 1 && !(command.checkpoint + command.resume).empty()) {
+      const DataParallel alone{1, parallel.leaves};
+      const Graph model = prepared(alone);
+      describe(alone, model, training_step(model, options, standard_ops()));
     }
+    const Graph model = prepared(parallel);
     if (model.num_own_inputs() != 1)
       refuse("TSR-6231", fmt::format("the model has {} inputs", model.num_own_inputs()), "a model with one input");
     require_batch(data, batch_of(model.type(model.inputs[0])) * parallel.parts());
     TrainingStep made = training_step(model, options, standard_ops());
-    loop_options.model_hash = hash_text(model);
-    loop_options.settings = fmt::format(
-        "batch {} x {}, seed {}, epochs {}, loss {}, optimizer {}, lr {}, schedule {} {}, step {}, {} samples{}{}",
-        parallel.parts(), model.type(model.inputs[0]).to_string(), command.seed, command.epochs, command.loss,
-        command.optimizer, command.rate, command.schedule, command.warmup, hash_text(made.graph), data.train.size(),
-        command.in_order ? " in order" : "", command.prune.empty() ? "" : ", prune " + command.prune);
+    if (settings.empty()) describe(parallel, model, made);
+    loop_options.settings = settings;
     if (pruner->is_used())
       loop_options.at_epoch = [&pruner = *pruner, epochs = command.epochs](Model& model, int64_t epoch) {
         pruner.at_epoch(model, epoch, epochs);
       };
     loop_options.skips = command.loss_scale > 0;
     num_parameters = made.parameters.size();
-    for (size_t i = 0; i < num_parameters; ++i) num_numbers += made.graph.states[i].initial->num_elements();
     learnt = made.parameters;
     learnt.insert(learnt.end(), made.statistics.begin(), made.statistics.end());
     std::vector<State> states;
@@ -351,18 +381,27 @@ int train_model(const TrainCommand& command) {
     };
     made.graph.states = std::move(states);
     step = compiled(std::move(made.graph), command);
+    std::unique_ptr<Model> gather;
+    if (!made.cut.empty())
+      gather = compiled(gathering(gathered_bytes(made.cut, parallel), parallel, standard_ops()), command);
+    whole.emplace(*step, made.cut, parallel, std::move(gather));
+    for (size_t i = 0; i < num_parameters; ++i) num_numbers += elements_of(whole->info(i));
   }
   if (command.json) reset_peak_memory();  // compiling has its own
-  TrainingLoop loop(*step, inference.get(), data, loop_options);
+  TrainingLoop loop(*step, *whole, inference.get(), data, loop_options);
   if (!command.resume.empty()) loop.resume(command.resume);
   const double compile_seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - started).count();
   const bool talks = !command.quiet && !command.json && process.is_first();
+  const std::pair<int64_t, int64_t> kept = kept_bytes(*step, num_parameters, learnt.size());
   if (talks) {
     fmt::print("{} parameters ({} numbers), {} samples for training, {} for testing, {} steps of {} an epoch\n",
                num_parameters, num_numbers, data.train.size(), data.test.size(), loop.steps_per_epoch(), loop.batch());
     if (parallel.is_used())
       fmt::print("{} process{}, {} part{} of {} samples a step\n", parallel.ranks, parallel.ranks == 1 ? "" : "es",
                  parallel.parts(), parallel.parts() == 1 ? "" : "s", loop.batch() / parallel.parts());
+    if (parallel.is_cut())
+      fmt::print("each process keeps {:.1f} MB of parameters and {:.1f} MB of the optimizer's states\n",
+                 static_cast<double>(kept.first) / 1e6, static_cast<double>(kept.second) / 1e6);
     fmt::print("compiled in {:.1f} s\n", compile_seconds);
     if (!command.resume.empty()) fmt::print("going on after step {}\n", loop.steps_done());
     std::fflush(stdout);
@@ -398,19 +437,23 @@ int train_model(const TrainCommand& command) {
     if (command.profile.empty()) return;
     profile_run(*step, process.is_first() ? command.profile : fmt::format("{}.{}", command.profile, process.rank));
   };
+  if (result.losses.empty()) loop.test(last);  // there was nothing left to do
+  std::optional<Finish> finish;
+  if (!command.output.empty()) finish = finish_of(command, *step, *whole, *pruner, learnt);
   if (!process.is_first()) {  // the first one writes what there is to write
     profile();
     return kExitOk;
   }
-  if (result.losses.empty()) loop.test(last);  // there was nothing left to do
   if (talks && !result.losses.empty()) fmt::print("loss  {}\n", coloured(sparkline(result.losses, 72), "34", colour));
   if (!command.curve.empty())
     write_curve(command.curve, std::filesystem::path(command.model).filename().string() + ": loss", result.losses);
-  if (!command.output.empty()) write_trained(command, finish_of(command, *step, *pruner, learnt));
+  if (!command.output.empty()) write_trained(command, *finish);
   profile();
   if (command.json) {
     nlohmann::json report = {{"model", command.model},
                              {"parameters", num_numbers},
+                             {"parameter_bytes", kept.first},
+                             {"optimizer_bytes", kept.second},
                              {"steps", loop.steps_done()},
                              {"losses", result.losses},
                              {"compile_seconds", compile_seconds},
@@ -501,6 +544,11 @@ Command add_train_command(CLI::App& root) {
   app->add_option("--leaves", c.leaves,
                   "Sum gradients over so many parts of a batch, in a fixed order: the same bits for every number of "
                   "processes that divides it; 0: one part for each process")
+      ->capture_default_str();
+  app->add_option("--zero", c.zero,
+                  "What each process keeps a part of only: 1 the optimizer's moments, 2 gradients, too, 3 parameters, "
+                  "too; 0: nothing")
+      ->check(CLI::Range(0, 3))
       ->capture_default_str();
   app->add_option("--seed", c.seed, "Of the order of samples")->capture_default_str();
   app->add_flag("--in-order", c.in_order, "Every epoch sees the samples in the order of the file");

@@ -16,12 +16,6 @@ namespace tessera {
 
 namespace {
 
-int64_t elements_of(const TensorInfo& info) {
-  int64_t count = 1;
-  for (const int64_t d : info.dims) count *= d;
-  return count;
-}
-
 constexpr int64_t kMostSkipped = 60;  // one after the other: the scale has become 2^-60 of what it was
 
 Tensor as_type(Tensor tensor, DType dtype) {
@@ -50,8 +44,9 @@ double RateSchedule::at(int64_t step, int64_t steps) const {
   return rate;
 }
 
-TrainingLoop::TrainingLoop(Model& step, Model* inference, const TrainingData& data, const LoopOptions& options)
-    : step_(step), inference_(inference), data_(data), options_(options) {
+TrainingLoop::TrainingLoop(Model& step, WholeStates& states, Model* inference, const TrainingData& data,
+                           const LoopOptions& options)
+    : step_(step), states_(states), inference_(inference), data_(data), options_(options) {
   const TensorInfo &x = step.inputs()[0], &y = step.inputs()[1];
   batch_ = x.dims.empty() ? 1 : x.dims[0];
   if (batch_ < 1 || y.dims.empty() || y.dims[0] != batch_)
@@ -82,7 +77,7 @@ int64_t TrainingLoop::steps_done() const { return step_.state(step_.states().siz
 
 int64_t TrainingLoop::place_in_batch(int64_t sample) const {
   const int64_t part = batch_ / options_.parallel.parts_of_rank();
-  return (sample / part * options_.parallel.ranks + options_.rank) * part + sample % part;
+  return (sample / part * options_.parallel.ranks + options_.parallel.rank) * part + sample % part;
 }
 
 void TrainingLoop::gather(const std::vector<int64_t>& rows, size_t begin) {
@@ -99,8 +94,12 @@ void TrainingLoop::gather(const std::vector<int64_t>& rows, size_t begin) {
 
 void TrainingLoop::save(const std::string& path) const {
   NamedTensors contents;
-  for (size_t i = 0; i < step_.states().size(); ++i)
-    contents.tensors.emplace_back(step_.states()[i].name, step_.state(i));
+  for (size_t i = 0; i < states_.size(); ++i) {
+    if (!options_.writes && !states_.is_cut(i)) continue;
+    Tensor whole = states_.get(i);
+    if (options_.writes) contents.tensors.emplace_back(states_.info(i).name, std::move(whole));
+  }
+  if (!options_.writes) return;
   contents.metadata = {{"model", options_.model_hash}, {"settings", options_.settings}, {"format", "pt"}};
   write_safetensors(path, contents);
 }
@@ -118,21 +117,21 @@ void TrainingLoop::resume(const std::string& path) {
     refuse("TSR-6234",
            fmt::format("checkpoint '{}' was made with {}; this is {}", path, entry("settings"), options_.settings),
            "the same data, batch, loss and optimizer");
-  std::vector<const Tensor*> found(step_.states().size(), nullptr);
+  std::vector<const Tensor*> found(states_.size(), nullptr);
   for (const auto& [name, tensor] : contents.tensors)
     for (size_t i = 0; i < found.size(); ++i)
-      if (step_.states()[i].name == name && step_.states()[i].dtype == tensor.dtype() &&
-          step_.states()[i].dims == tensor.dims())
+      if (states_.info(i).name == name && states_.info(i).dtype == tensor.dtype() &&
+          states_.info(i).dims == tensor.dims())
         found[i] = &tensor;
   for (size_t i = 0; i < found.size(); ++i)
     if (!found[i])
       refuse("TSR-6234",
-             fmt::format("checkpoint '{}' has no '{}' of type {}", path, step_.states()[i].name,
-                         step_.states()[i].type_text()),
+             fmt::format("checkpoint '{}' has no '{}' of type {}", path, states_.info(i).name,
+                         states_.info(i).type_text()),
              "a checkpoint of this model");
   if (const int64_t done = found.back()->get_int(0); done < 0)
     refuse("TSR-6234", fmt::format("checkpoint '{}' was made after step {}", path, done), "0 steps or more");
-  for (size_t i = 0; i < found.size(); ++i) step_.set_state(i, *found[i]);
+  for (size_t i = 0; i < found.size(); ++i) states_.set(i, *found[i]);
 }
 
 void TrainingLoop::test(EpochReport& report) {
@@ -141,7 +140,7 @@ void TrainingLoop::test(EpochReport& report) {
   if (data_.test.empty() || !inference_) return;
   for (size_t i = 0; i < inference_->states().size(); ++i) {
     const TensorInfo& info = inference_->states()[i];
-    inference_->set_state(i, as_type(step_.state(state_named(step_, info.name)), info.dtype));
+    inference_->set_state(i, as_type(states_.get(state_named(step_, info.name)), info.dtype));
   }
   double squares = 0;
   int64_t numbers = 0;

@@ -11,6 +11,7 @@
 #include "driver/engine/model.h"
 #include "train/data_parallel.h"
 #include "training_data.h"
+#include "whole_states.h"
 
 namespace tessera {
 
@@ -33,6 +34,7 @@ struct LoopOptions {
   bool shuffled = true;  // else every epoch sees the samples in their order
   RateSchedule schedule;
   std::string checkpoint;            // written after each epoch and when interrupted; empty: none
+  bool writes = true;                // it; false: other ranks only give their parts of states
   std::string model_hash, settings;  // what a checkpoint is of, and was made with
   int64_t classes = 0;               // that the model's scores are held against; 0: none
   std::optional<int64_t> ignored;    // the target of samples that count nothing
@@ -44,7 +46,6 @@ struct LoopOptions {
   // not known.
   std::function<std::string(const std::vector<Tensor>& inputs)> find_not_finite = nullptr;
   DataParallel parallel = {};  // how the batch is shared, and which part is this process's
-  int64_t rank = 0;
 };
 
 struct EpochReport {
@@ -68,7 +69,8 @@ struct LoopResult {
 // is tested. Of a batch that ranks share, a process reads its own parts; every one of them tests all samples.
 class TrainingLoop {
  public:
-  TrainingLoop(Model& step, Model* inference, const TrainingData& data, const LoopOptions& options);
+  TrainingLoop(Model& step, WholeStates& states, Model* inference, const TrainingData& data,
+               const LoopOptions& options);
 
   int64_t batch() const { return batch_ * options_.parallel.ranks; }  // of all ranks
   int64_t steps_per_epoch() const { return steps_per_epoch_; }
@@ -91,6 +93,7 @@ class TrainingLoop {
   [[noreturn]] void refuse_step(int64_t number) const;
 
   Model& step_;
+  WholeStates& states_;
   Model* inference_;
   const TrainingData& data_;
   const LoopOptions options_;

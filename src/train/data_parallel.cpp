@@ -10,6 +10,7 @@
 
 #include "support/error.h"
 #include "train/graph_ops.h"
+#include "train/shards.h"
 #include "types/mesh.h"
 
 namespace tessera::inline train {
@@ -35,11 +36,12 @@ class Sharing {
   std::string name_of(size_t result) const { return step_.value(step_.outputs[result]).name; }
   const TensorType& type_of(size_t result) const { return step_.type(step_.outputs[result]); }
 
-  ValueId collective(GraphBuilder& builder, const char* op, ValueId operand, size_t result, Attrs attrs) const {
-    attrs.set("mesh", mesh_of(how_));
-    attrs.set("axes", std::string(kAxis));
-    builder.set_loc(fmt::format("{} {}", op, name_of(result)));
-    return builder.add(ops_.get(op), {operand}, std::move(attrs), name_of(result) + ".shared");
+  // Of gradients, each rank's part is all that it needs.
+  bool is_cut(size_t result) const { return how_.is_cut() && result > kCount + num_alike_; }
+
+  ValueId shared(const GraphOps& o, const char* op, ValueId operand, size_t result, const char* kind = nullptr) const {
+    o.builder.set_loc(fmt::format("{} {}", op, name_of(result)));
+    return collective(o, op, operand, how_, kind, name_of(result) + ".shared");
   }
 
   ValueId mean(const GraphOps& o, ValueId sum, size_t result) const {
@@ -53,7 +55,11 @@ class Sharing {
     const GraphOps o{builder, ops_};
     for (size_t r = 0; r < step_.outputs.size(); ++r) {
       if (r > kCount && r <= kCount + num_alike_) continue;
-      const ValueId sum = collective(builder, "all_reduce", graph.outputs[r], r, {{"kind", std::string("sum")}});
+      const bool scatters = is_cut(r) && how_.zero > 1;
+      const Shards shards(o, how_);
+      const ValueId part = scatters ? shards.row(graph.outputs[r]) : graph.outputs[r];
+      ValueId sum = shared(o, scatters ? "reduce_scatter" : "all_reduce", part, r, "sum");
+      if (is_cut(r) && !scatters) sum = shards.own(shards.row(sum));
       give(graph, r, mean(o, sum, r));
     }
     return graph;
@@ -76,6 +82,11 @@ class Sharing {
 
   ValueId reshaped(const GraphOps& o, ValueId v, Shape shape) const { return o.op("reshape", {v}, {{"shape", shape}}); }
 
+  // What this rank has of a result in the end.
+  Shape shape_of(size_t result) const {
+    return is_cut(result) ? Shape{shard_size(type_of(result).num_elements(), how_.ranks)} : type_of(result).shape;
+  }
+
   // Of one part: what all ranks have made of theirs, one row each.
   GraphPtr body() const {
     auto body = std::make_shared<Graph>();
@@ -89,8 +100,13 @@ class Sharing {
     GraphBuilder builder(*body);
     const GraphOps o{builder, ops_};
     for (size_t r = 0; r < step_.outputs.size(); ++r) {
-      const ValueId row = reshaped(o, map[static_cast<size_t>(step_.outputs[r])], with_first(1, type_of(r).shape));
-      body->outputs.push_back(collective(builder, "all_gather", row, r, {}));
+      const ValueId own = map[static_cast<size_t>(step_.outputs[r])];
+      if (is_cut(r)) {
+        const ValueId parts = shared(o, "all_to_all", Shards(o, how_).row(own), r);
+        body->outputs.push_back(reshaped(o, parts, with_first(how_.ranks, shape_of(r))));
+      } else {
+        body->outputs.push_back(shared(o, "all_gather", reshaped(o, own, with_first(1, type_of(r).shape)), r));
+      }
     }
     return body;
   }
@@ -121,7 +137,7 @@ class Sharing {
         builder.add_multi(ops_.get("loop"), operands, {{"num_scanned", static_cast<int64_t>(num_batched_)}}, {body()});
     for (size_t r = 0; r < rows.size(); ++r) {
       builder.set_loc(name_of(r) + ".leaves");
-      const Shape& shape = type_of(r).shape;
+      const Shape shape = shape_of(r);
       const ValueId sum = tree(o, reshaped(o, rows[r], with_first(how_.leaves, shape)), shape);
       graph.outputs.push_back(-1);
       const ValueId value = mean(o, sum, r);
@@ -163,6 +179,7 @@ class Sharing {
 void check_data_parallel(const DataParallel& how) {
   if (how.ranks < 1 || how.leaves < 0 || how.leaves % how.ranks != 0)
     refuse(fmt::format("{} leaves for {} ranks", how.leaves, how.ranks), "as many leaves for each rank");
+  if (how.zero < 0 || how.zero > 3) refuse(fmt::format("zero = {}", how.zero), "0, or a stage from 1 to 3");
 }
 
 Graph share_batch(const Graph& step, size_t num_batched, size_t num_alike, const DataParallel& how,
@@ -172,9 +189,11 @@ Graph share_batch(const Graph& step, size_t num_batched, size_t num_alike, const
   return how.is_used() ? Sharing(step, num_batched, num_alike, how, ops).run() : step;
 }
 
-ValueId sum_over_ranks(GraphBuilder& builder, ValueId v, const DataParallel& how, const OpTable& ops) {
-  return builder.add(ops.get("all_reduce"), {v},
-                     {{"axes", std::string(kAxis)}, {"kind", std::string("sum")}, {"mesh", mesh_of(how)}});
+ValueId collective(const GraphOps& o, const char* op, ValueId v, const DataParallel& how, const char* kind,
+                   const std::string& name) {
+  Attrs attrs = {{"axes", std::string(kAxis)}, {"mesh", mesh_of(how)}};
+  if (kind) attrs.set("kind", std::string(kind));
+  return o.builder.add(o.ops.get(op), {v}, std::move(attrs), name);
 }
 
 }  // namespace tessera::inline train

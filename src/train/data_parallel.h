@@ -10,30 +10,41 @@
 // `ranks`, in a loop, and parts are gathered (all_gather), not added, by the ranks. Their sum is then a tree of
 // additions over all leaves, in their order: neighbours first. So every number of ranks that divides the leaves gives
 // the same bits, one rank included.
+//
+// With `zero`, a rank gets its part of each gradient only (shards.h), and sends less for it: parts of sums instead of
+// sums, and, of leaves, the parts of each leaf's gradients that are another rank's.
 #pragma once
 
 #include <cstdint>
 
 #include "graph/graph.h"
 #include "graph/op_def.h"
+#include "train/graph_ops.h"
 
 namespace tessera::inline train {
 
 struct DataParallel {
   int64_t ranks = 1;
   int64_t leaves = 0;  // a multiple of `ranks`; 0: as many as ranks, and the order of sums is the communicator's
+  // What each rank keeps a part of only, as the stages of ZeRO number it: 1 the optimizer's moments, 2 gradients, too,
+  // 3 parameters, too.
+  int64_t zero = 0;
+  int64_t rank = 0;  // whose step it is, where parts differ
 
+  bool is_cut() const { return zero > 0 && ranks > 1; }
   bool is_used() const { return ranks > 1 || leaves > 0; }
   int64_t parts() const { return leaves > 0 ? leaves : ranks; }  // of the whole batch
   int64_t parts_of_rank() const { return leaves > 0 ? leaves / ranks : 1; }
 };
 
-// UserError TSR-2085 where `leaves` is no multiple of `ranks`, or a batched input has no samples along dimension 0.
+// UserError TSR-2085 where `leaves` is no multiple of `ranks`, `zero` no stage, or a batched input has no samples along
+// dimension 0.
 void check_data_parallel(const DataParallel& how);
 // `num_alike`: so many results behind the first two are the same on all ranks already. REQUIRES: 0 with leaves.
 Graph share_batch(const Graph& step, size_t num_batched, size_t num_alike, const DataParallel& how, const OpTable& ops);
 
-// The sum of `v` over all ranks. REQUIRES: no leaves.
-ValueId sum_over_ranks(GraphBuilder& builder, ValueId v, const DataParallel& how, const OpTable& ops);
+// The collective `op` ("all_reduce", "all_gather", ...) of all ranks; of those that combine, `kind` says how ("sum").
+ValueId collective(const GraphOps& o, const char* op, ValueId v, const DataParallel& how, const char* kind = nullptr,
+                   const std::string& name = "");
 
 }  // namespace tessera::inline train

@@ -16,6 +16,7 @@
 #include "support/error.h"
 #include "train/dropout.h"
 #include "train/fake_quantization.h"
+#include "train/shards.h"
 #include "train/weights.h"
 
 namespace tessera::inline train {
@@ -96,6 +97,9 @@ class StepBuilder {
       refuse("TSR-2081", "label_smoothing of targets some of which are ignored", "one of the two");
     if (options_.label_smoothing > 0 && options_.loss == LossKind::kMeanSquaredError)
       refuse("TSR-2081", "label_smoothing of the loss mse", "a loss of classes");
+    if (options_.parallel.is_cut() && options_.parallel.leaves > 0 && options_.clip_norm > 0)
+      refuse("TSR-2085", "the norm of gradients of which ranks have parts, and leaves",
+             "no clip_norm, or no zero, where all numbers of ranks are to give the same bits");
     if (!model_.states.empty())
       refuse("TSR-2082", fmt::format("the model has states: {}", model_.states[0].name),
              "a model whose weights are constants");
@@ -259,13 +263,17 @@ class StepBuilder {
     for (size_t i = 0; i < results.size(); ++i) map_[index(node.outputs[i])] = results[i];
   }
 
+  // The sum (or greatest) of all ranks' v.
+  ValueId over_ranks(const GraphOps& o, const char* kind, ValueId v) const {
+    return collective(o, "all_reduce", v, options_.parallel, kind);
+  }
+
   // One end of a range: the batch's own at first (both ends are equal: nothing was seen), then moved towards it.
   ValueId moved_range(const GraphOps& o, ValueId x, const std::vector<ValueId>& operands, const char* end) const {
     const ValueId old = operands[end == std::string_view("min") ? 1 : 2];
     ValueId seen = o.over_all(end, x);
     if (options_.parallel.ranks > 1)
-      seen = o.times(sum_over_ranks(o.builder, seen, options_.parallel, ops_),
-                     1 / static_cast<double>(options_.parallel.ranks));
+      seen = o.times(over_ranks(o, "sum", seen), 1 / static_cast<double>(options_.parallel.ranks));
     const ValueId moved = o.add(old, o.times(o.sub(seen, old), 1 - kRangeMomentum));
     return o.op("select", {o.op("eq", {operands[1], operands[2]}), seen, moved});
   }
@@ -284,9 +292,7 @@ class StepBuilder {
       count *= dims[d];
     }
     const auto share = static_cast<double>(std::max<int64_t>(count, 1));
-    const auto total = [&](ValueId v) {
-      return sum_over_ranks(o.builder, o.reduce("sum", v, axes, true), options_.parallel, ops_);
-    };
+    const auto total = [&](ValueId v) { return over_ranks(o, "sum", o.reduce("sum", v, axes, true)); };
     const auto per_channel = [&](size_t i) {
       return o.op("reshape", {o.cast(operands[i], wide)}, {{"shape", channels}});
     };
@@ -367,6 +373,9 @@ class StepBuilder {
     const size_t num_own = model_.inputs.size() + 2;
     Graph graph = share_batch(gradients(graph_, scaled_loss_ >= 0 ? scaled_loss_ : graph_.outputs[0], wrt, ops_),
                               model_.inputs.size() + 1, statistics_.size(), options_.parallel, ops_);
+    std::vector<TensorType> whole;  // of the parameters
+    for (size_t i = 0; i < parameters_.size(); ++i) whole.push_back(graph.type(graph.inputs[num_own + i]));
+    if (has_parts()) graph = of_parts(graph, num_own);
     GraphBuilder builder(graph);
     const GraphOps o{builder, ops_};
     const ValueId rate = graph.inputs[num_own - 1];
@@ -383,7 +392,11 @@ class StepBuilder {
       for (const ValueId value : *values) {
         names->push_back(model_.value(value).name);
         taken_.insert(names->back());
-        states.push_back({names->back(), graph.inputs[input++], -1, initial(value)});
+        const bool is_part = has_parts() && values == &parameters_;
+        if (is_part) step.cut.push_back({names->back(), whole[states.size()]});
+        const TensorPtr first = initial(value);
+        states.push_back({names->back(), graph.inputs[input++], -1,
+                          is_part ? std::make_shared<const Tensor>(own_shard(*first, options_.parallel)) : first});
       }
     std::vector<Moving> last;  // what counts steps
     const auto number_state = [&](const char* name, DType dtype, bool is_there, TensorPtr initial) {
@@ -415,23 +428,28 @@ class StepBuilder {
     std::vector<Moving> moments, masks;
     for (size_t i = 0; i < parameters_.size(); ++i) {
       builder.set_loc(states[i].name + ".update");
-      const TensorType type = graph.type(states[i].before);
-      const TensorType wide = {updated_in(type.dtype), type.shape, {}};
+      const Shards shards(o, options_.parallel);
+      const TensorType type = whole[i];
+      const bool is_cut = options_.parallel.is_cut();
+      const ValueId own = is_cut && !has_parts() ? shards.own(shards.row(states[i].before)) : states[i].before;
+      const TensorType wide = {updated_in(type.dtype), graph.type(own).shape, {}};
       const size_t first = moments.size();
       std::vector<ValueId> before;
       for (const std::string& name : moment_names(options_.optimizer)) {
         const std::string wanted = free_name(fmt::format("{}.{}", states[i].name, name));
         before.push_back(graph.add_input(graph.unique_name(wanted), wide));
         moments.push_back({wanted, before.back(), -1, nullptr});
+        if (is_cut) step.cut.push_back({wanted, {wide.dtype, type.shape, {}}});
       }
-      const std::vector<ValueId> next = optimizer_step(
-          o, options_.optimizer, numbers, o.cast(states[i].before, wide.dtype), o.cast(given[i], wide.dtype), before);
+      const std::vector<ValueId> next =
+          optimizer_step(o, options_.optimizer, numbers, o.cast(own, wide.dtype), o.cast(given[i], wide.dtype), before);
       ValueId after = o.cast(next[0], type.dtype);
+      if (is_cut && !has_parts()) after = shards.whole(after, type.shape);
       if (is_masked(states[i].name)) {
         const std::string wanted = free_name(states[i].name + ".mask");
         const ValueId mask = graph.add_input(graph.unique_name(wanted), type);
         masks.push_back({wanted, mask, mask, ones(type)});
-        after = o.mul(after, mask);
+        after = o.mul(after, has_parts() ? shards.own(shards.row(mask)) : mask);
       }
       states[i].after = after;
       for (size_t m = 0; m < before.size(); ++m) moments[first + m].after = next[m + 1];
@@ -468,6 +486,31 @@ class StepBuilder {
     }
   }
 
+  // Ranks keep parts of the parameters, and put them together in each step.
+  bool has_parts() const { return options_.parallel.is_cut() && options_.parallel.zero > 2; }
+
+  // The graph of whole parameters, whose inputs stand behind the first `num_own`, as one of this rank's parts.
+  Graph of_parts(const Graph& graph, size_t num_own) const {
+    Graph result;
+    result.copy_header(graph);
+    GraphBuilder builder(result);
+    const GraphOps o{builder, ops_};
+    std::vector<ValueId> map(graph.values().size(), -1);
+    for (size_t i = 0; i < graph.inputs.size(); ++i) {
+      const ValueId input = graph.inputs[i];
+      TensorType type = graph.type(input);
+      const bool is_part = i >= num_own && i < num_own + parameters_.size();
+      const Shape shape = type.shape;
+      if (is_part) type.shape = {shard_size(type.num_elements(), options_.parallel.ranks)};
+      map[index(input)] = result.add_input(graph.value(input).name, type);
+      builder.set_loc("all_gather " + graph.value(input).name);
+      if (is_part) map[index(input)] = Shards(o, options_.parallel).whole(map[index(input)], shape);
+    }
+    append_nodes(result, graph, map);
+    for (const ValueId output : graph.outputs) result.outputs.push_back(map[index(output)]);
+    return result;
+  }
+
   bool is_scaled() const { return options_.loss_scale > 0; }
   bool is_masked(const std::string& name) const {
     return std::find(options_.masked.begin(), options_.masked.end(), name) != options_.masked.end();
@@ -492,7 +535,9 @@ class StepBuilder {
     for (ValueId& g : given) {
       g = o.mul(g, o.cast(inverse, o.type(g).dtype));
       const ValueId wrong = o.op("logical_or", {o.op("is_nan", {g}), o.op("is_inf", {g})});
-      require(o, o.op("eq", {o.over_all("max", o.cast(wrong, DType::kI32)), o.zero(DType::kI32)}));
+      ValueId any = o.over_all("max", o.cast(wrong, DType::kI32));
+      if (options_.parallel.is_cut()) any = over_ranks(o, "max", any);
+      require(o, o.op("eq", {any, o.zero(DType::kI32)}));
     }
   }
   ValueId has_grown(const GraphOps& o, ValueId grown) const {
@@ -530,6 +575,7 @@ class StepBuilder {
       const ValueId squares = o.op("reshape", {product}, {{"shape", Shape{}}});
       sum = sum < 0 ? squares : o.add(sum, squares);
     }
+    if (options_.parallel.is_cut()) sum = over_ranks(o, "sum", sum);
     const DType dtype = o.type(sum).dtype;
     if (options_.guarded) require(o, finite(o, sum));
     const ValueId part = o.div(o.scalar(options_.clip_norm, dtype), o.plus(o.sqrt(sum), 1e-6));

@@ -67,10 +67,17 @@ struct TrainingOptions {
 // statistics of batch normalisations aside. By name, in the order of the graph.
 std::vector<std::string> parameter_names(const Graph& model, const OpTable& ops);
 
+// A state that each rank has its part of (shards.h), and what it is as a whole.
+struct CutState {
+  std::string name;
+  TensorType whole;
+};
+
 // The states are the parameters, the statistics, the moments and, last, the number of steps done.
 struct TrainingStep {
   Graph graph;
   std::vector<std::string> parameters, statistics;
+  std::vector<CutState> cut;
 };
 
 // With `parallel`, the step's batch is all parts of one rank, and its results are those of all ranks'

@@ -124,6 +124,50 @@ class DataParallel(CliTest):
         self.mpirun(2, *self.arguments(*more, "-o", "shared.graph"))
         self.assertEqual((self.folder / "shared.graph").read_bytes(), (self.folder / "alone.graph").read_bytes())
 
+    def test_stages_of_zero_give_the_same_bits(self):
+        report = lambda ranks, *more: json.loads(self.mpirun(ranks, *self.arguments("--json", *more))[0])
+        # Without leaves, the order of sums is MPI's: the same ranks give the same bits here.
+        for ranks, batch, more in (2, 32, ()), (3, 48, ("--optimizer", "sgd", "--momentum", 0.9, "--lr", 0.05)):
+            whole = report(ranks, "--batch", batch, *more)
+            for zero in (1, 2, 3):
+                with self.subTest(ranks=ranks, zero=zero):
+                    cut = report(ranks, "--batch", batch, "--zero", zero, *more)
+                    for a, b in zip(cut["losses"], whole["losses"], strict=True):
+                        self.assertAlmostEqual(a, b, delta=1e-5 * max(1, abs(b)))
+                    self.assertAlmostEqual(cut["optimizer_bytes"], whole["optimizer_bytes"] / ranks,
+                                           delta=0.05 * whole["optimizer_bytes"] / ranks)
+                    parts = ranks if zero == 3 else 1
+                    self.assertAlmostEqual(cut["parameter_bytes"], whole["parameter_bytes"] / parts,
+                                           delta=0.05 * whole["parameter_bytes"] / parts)
+                    self.assertEqual(cut["parameters"], whole["parameters"])
+        alone = json.loads(self.tessera(*self.arguments("--json", "--leaves", 8, "-o", "alone.graph"))[0])
+        for zero in (1, 2, 3):
+            with self.subTest(leaves=8, zero=zero):
+                cut = report(4, "--leaves", 8, "--zero", zero, "-o", "cut.graph")
+                self.assertEqual(cut["losses"], alone["losses"])
+                self.assertEqual(cut["test_right"], alone["test_right"])
+                self.assertEqual((self.folder / "cut.graph").read_bytes(), (self.folder / "alone.graph").read_bytes())
+
+    def test_any_number_of_processes_goes_on_from_a_checkpoint(self):
+        self.tessera(*self.arguments("-q", "--leaves", 4, "-o", "whole.graph"))
+        half = ("--leaves", 4, "--checkpoint", "half.safetensors")
+        # Killed behind the first epoch: four ranks with parts of the states have written it.
+        launcher = subprocess.Popen(self.command(4, *self.arguments("--zero", 3, *half)), cwd=self.folder,
+                                    stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+        for line in launcher.stdout:
+            if line.startswith("epoch"):
+                break
+        launcher.kill()
+        launcher.communicate()
+        written = (self.folder / "half.safetensors").read_bytes()
+        for ranks, zero in (1, 0), (2, 1), (2, 3), (4, 2):
+            with self.subTest(ranks=ranks, zero=zero):
+                (self.folder / "half.safetensors").write_bytes(written)
+                out, _ = self.mpirun(ranks, *self.arguments("--zero", zero, "--resume", "half.safetensors",
+                                                            "-o", "rest.graph", *half))
+                self.assertIn("going on after step", out)
+                self.assertEqual((self.folder / "rest.graph").read_bytes(), (self.folder / "whole.graph").read_bytes())
+
     def test_collectives_overlap_the_backward_pass(self):
         self.mpirun(2, *self.arguments("-q", "--profile", "trace.json", "--step", "step.graph"))
         for name in ("trace.json", "trace.json.1"):
@@ -145,6 +189,10 @@ class DataParallel(CliTest):
     def test_wrong_numbers(self):
         _, err = self.mpirun(2, *self.arguments("--leaves", 3), code=1)
         self.assertIn("error TSR-2085: 3 leaves for 2 ranks\n  legal: as many leaves for each rank", err)
+        _, err = self.mpirun(2, *self.arguments("--zero", 3, "--prune", "0.5"), code=1)
+        self.assertIn("error TSR-4080: --prune with --zero 3\n  legal: --zero 1 or 2", err)
+        _, err = self.mpirun(2, *self.arguments("--zero", 2, "--leaves", 2, "--clip-norm", 1), code=1)
+        self.assertIn("error TSR-2085: the norm of gradients of which ranks have parts, and leaves", err)
         _, err = self.mpirun(3, *self.arguments(), code=1)
         self.assertIn("error TSR-4080: --batch 32\n  legal: a multiple of 3, the number of parts", err)
         _, err = self.tessera(*self.arguments(), code=1, OMPI_COMM_WORLD_SIZE="2", OMPI_COMM_WORLD_RANK="two")
