@@ -21,6 +21,7 @@
 #include "driver/quantization.h"
 #include "driver/quantization_report.h"
 #include "driver/quantization_request.h"
+#include "driver/read_model.h"
 #include "progress.h"
 #include "refuse.h"
 #include "run_flags.h"
