@@ -15,6 +15,7 @@
 #include "import/aten/aten_import.h"
 #include "import/gguf/gguf_import.h"
 #include "import/onnx_json/onnx_json.h"
+#include "import/stablehlo/stablehlo_import.h"
 #include "import/tflite/tflite_import.h"
 #include "interp/graph_interp.h"
 #include "ops/op_table.h"
@@ -182,11 +183,29 @@ ModelReader open_pt2_model(const ModelSource& source) {
   return reader;
 }
 
+ModelReader open_stablehlo(const ModelSource& source) {
+  const auto module = [&] {
+    if (!source.path)
+      return std::make_shared<const HloModule>(read_module_text(source.memory.bytes, source.place()));
+    return std::make_shared<const HloModule>(
+        read_module_text(MappedFile::open(*source.path, "model", "TSR-1001")->text(), source.place()));
+  }();
+  ModelReader reader;
+  reader.read = [module](const ImportOptions& options) {
+    GraphInterpreter evaluator;
+    return read_stablehlo(*module, options, standard_ops(), evaluator);
+  };
+  reader.reads_symbols = true;
+  reader.reads_open = false;
+  return reader;
+}
+
 constexpr std::array kFormats = {
     ModelFormat{"graph text", looks_like_graph, open_graph_text},
     ModelFormat{"TFLite model", looks_like_tflite, open_tflite_model},
     ModelFormat{"GGUF model", looks_like_gguf, open_gguf},
     ModelFormat{"PyTorch program", looks_like_pt2, open_pt2_model},
+    ModelFormat{"StableHLO module", looks_like_mlir, open_stablehlo},
     ModelFormat{"ONNX model in JSON", looks_like_onnx_json, open_onnx_json, true},
     ModelFormat{"ONNX model", [](std::string_view) { return true; }, open_onnx_model, true},
 };

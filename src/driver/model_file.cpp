@@ -8,6 +8,7 @@
 #include "driver/open_sizes.h"
 #include "import/gguf/gguf_import.h"
 #include "import/onnx_json/onnx_json.h"
+#include "import/stablehlo/stablehlo_import.h"
 #include "import/tflite/tflite_import.h"
 #include "support/error.h"
 #include "support/mapped_file.h"
@@ -41,6 +42,18 @@ ModelDeclarations border_of(const TfliteBorder& border) {
   };
   for (const TfliteTensor& tensor : border.inputs) result.inputs.push_back(declared(tensor));
   for (const TfliteTensor& tensor : border.outputs) result.outputs.push_back(declared(tensor));
+  return result;
+}
+
+ModelDeclarations border_of(const HloBorder& border) {
+  ModelDeclarations result;
+  const auto declared = [](const HloBorderTensor& tensor) {
+    DeclaredTensor to{tensor.name, tensor.type.dtype.value_or(DType::kF32), true, {}};
+    for (const int64_t extent : tensor.type.dims) to.dims.push_back({extent, {}});
+    return to;
+  };
+  for (const HloBorderTensor& tensor : border.inputs) result.inputs.push_back(declared(tensor));
+  for (const HloBorderTensor& tensor : border.outputs) result.outputs.push_back(declared(tensor));
   return result;
 }
 
@@ -84,7 +97,7 @@ std::optional<OnnxBytes> onnx_of(const ModelSource& source) {
   const OnnxBytes contents = contents_of(source);
   const std::string_view beginning = contents.bytes.substr(0, kBeginning);
   if (looks_like_graph(beginning) || looks_like_tflite(beginning) || looks_like_gguf(beginning) ||
-      looks_like_pt2(beginning))
+      looks_like_pt2(beginning) || looks_like_mlir(beginning))
     return std::nullopt;
   if (!looks_like_onnx_json(beginning)) return contents;
   const auto binary = std::make_shared<const std::string>(onnx_of_json(contents.bytes, source.place()));
@@ -97,6 +110,7 @@ std::optional<ModelDeclarations> declarations_of(const ModelSource& source) {
     const OnnxBytes bytes = contents_of(source);
     if (looks_like_tflite(bytes.bytes)) return border_of(read_tflite_border(bytes.bytes));
     if (looks_like_pt2(bytes.bytes)) return program_declarations(open_pt2(bytes.bytes, bytes.owner, source.place()));
+    if (looks_like_mlir(bytes.bytes)) return border_of(border_of(read_module_text(bytes.bytes, source.place())));
     if (looks_like_graph(bytes.bytes.substr(0, kBeginning)))
       return border_of(read_graph_text(bytes.bytes, source.place()));
     return border_of(graph_of_source(source));

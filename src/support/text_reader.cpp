@@ -63,6 +63,13 @@ std::string TextReader::word(std::string_view what) {
   return std::string(text_.substr(start, at_ - start));
 }
 
+std::string_view TextReader::word_characters(std::string_view what) {
+  if (!is_word(peek())) fail_expected(what);
+  const size_t start = at_;
+  while (at_ < text_.size() && is_word(text_[at_])) ++at_;
+  return text_.substr(start, at_ - start);
+}
+
 std::string TextReader::symbol(std::string_view what) {
   if (peek() == '"') return quoted(what);
   std::string result = word(what);
@@ -104,6 +111,8 @@ std::string TextReader::quoted(std::string_view what) {
       } else if (e == 'x' && at_ + 1 < text_.size() && is_hex(text_[at_]) && is_hex(text_[at_ + 1])) {
         c = static_cast<char>(hex_value(text_[at_]) * 16 + hex_value(text_[at_ + 1]));
         at_ += 2;
+      } else if (is_hex(e) && at_ < text_.size() && is_hex(text_[at_])) {
+        c = static_cast<char>(hex_value(e) * 16 + hex_value(text_[at_++]));
       } else {
         at_ = start;
         fail("TSR-3001", fmt::format("{} has an unknown escape", what), R"(\" \\ \n \t \xHH)");
@@ -171,6 +180,14 @@ std::string_view TextReader::hex_digits(std::string_view what) {
   at_ += 2;
   const size_t start = at_;
   while (at_ < text_.size() && is_hex(text_[at_])) ++at_;
+  return text_.substr(start, at_ - start);
+}
+
+std::string_view TextReader::hex_number() {
+  skip();
+  const size_t start = at_;
+  if (text_.substr(at_, 2) != "0x") return {};
+  hex_digits("a number");
   return text_.substr(start, at_ - start);
 }
 

@@ -23,16 +23,22 @@ class TextReader {
 
   // Letters, digits and '_', not starting with a digit. `what` says what it names, for the message.
   std::string word(std::string_view what);
+  // Letters, digits and '_' in any order: "4x8xf32".
+  std::string_view word_characters(std::string_view what);
   // A symbol's name: words joined by single dots ("p2o.Dim.1"), or anything in quotes.
   std::string symbol(std::string_view what);
   // The characters of a value's or graph's name after its sigil: bare ([A-Za-z0-9_./]+) or quoted.
   std::string name(char sigil, std::string_view what);
+  // With the escapes of these text forms, and those of MLIR (\HH).
   std::string quoted(std::string_view what);
   // Sign, digits, fraction, exponent; or [-]inf, nan. Not converted.
   std::string_view number(std::string_view what);
   int64_t integer(std::string_view what);
   // The hexadecimal digits after 0x.
   std::string_view hex_digits(std::string_view what);
+
+  // The same with the 0x; empty, and nothing is read, when no such number stands there.
+  std::string_view hex_number();
 
   // The place of the next token, "file:line:column".
   std::string position();

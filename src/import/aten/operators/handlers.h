@@ -6,6 +6,7 @@
 
 #include "import/aten/operator_context.h"
 #include "import/aten/operator_table.h"
+#include "import/common/functions.h"
 
 namespace tessera::inline aten {
 
@@ -33,15 +34,6 @@ ValueId clamped(AtenContext& c, ValueId x, double low, double high);
 ValueId in_wide_float(AtenContext& c, ValueId x);
 // x times a number; x itself for 1.
 ValueId scaled(AtenContext& c, ValueId x, double factor);
-// x with dimension `axis` put to the end, and the order that does it; it is its own inverse.
-std::vector<int64_t> axis_last(int rank, int64_t axis);
-// x without the dimension `axis`, of one element.
-ValueId without(AtenContext& c, ValueId x, int64_t axis);
-// What has an order: bools as bytes.
-ValueId comparable(AtenContext& c, ValueId x);
-// x [..., n, I] with updates [..., m, I] at places [..., m] of the dimension before the last; what is outside of it is
-// left out. `join`: "none" (the update replaces what is there), "add", "mul", "min", "max".
-ValueId scattered(AtenContext& c, ValueId x, ValueId places, ValueId updates, const std::string& join);
 void require_indices(AtenContext& c, ValueId indices);
 // Indices along a dimension as i64 from 0 on; negative ones count from the end.
 ValueId counted_from_front(AtenContext& c, ValueId indices, const Expr& extent);

@@ -16,21 +16,6 @@ ValueId counted_from_front(AtenContext& c, ValueId indices, const Expr& extent) 
   return c.op("select", {c.op("lt", {wide, c.integer(0)}), c.add(wide, c.integer(extent)), wide});
 }
 
-ValueId scattered(AtenContext& c, ValueId x, ValueId places, ValueId updates, const std::string& join) {
-  const Shape dims = c.shape(x);
-  const size_t rank = dims.size();
-  const Expr rows = Emitter::count(Shape(dims.begin(), dims.end() - 2));
-  const Expr n = dims[rank - 2], inner = dims[rank - 1], m = c.shape(updates)[rank - 2];
-  if (is_const_int(m, 0)) return x;
-  const DType dtype = c.dtype(x);
-  const DType joined = dtype == DType::kBool && join != "none" ? DType::kU8 : dtype;  // an order for bool, too
-  const auto as_joined = [&](ValueId v, const Shape& to) { return c.reshape(c.cast(v, joined), to); };
-  const ValueId y = c.op(
-      "scatter", {as_joined(x, {rows, n, inner}), c.reshape(places, {rows, m}), as_joined(updates, {rows, m, inner})},
-      {{"join", join}});
-  return c.cast(c.reshape(y, dims), dtype);
-}
-
 void require_indices(AtenContext& c, ValueId indices) {
   const DType dtype = c.dtype(indices);
   if (!is_int(dtype) || dtype_bits(dtype) < 8)

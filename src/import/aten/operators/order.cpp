@@ -88,18 +88,6 @@ void import_logcumsumexp(AtenContext& c) {
 
 // ---- order ----
 
-// The places of the first `count` elements of each line, in order.
-ValueId first_places(AtenContext& c, ValueId x, int64_t axis, int64_t count, bool descending) {
-  const Ints order = axis_last(c.rank(x), axis);
-  const ValueId turned = c.transpose(x, order);
-  Shape result = c.shape(turned);
-  const Expr extent = result.back();
-  result.back() = count;
-  const ValueId lines = c.reshape(turned, {c.count(Shape(result.begin(), result.end() - 1)), extent, 1});
-  const ValueId first = c.op("order", {lines}, {{"count", count}, {"descending", descending}});
-  return c.transpose(c.reshape(first, result), order);
-}
-
 void ordered(AtenContext& c, int64_t count, bool descending, bool values) {
   const ValueId given = c.tensor("self");
   if (c.rank(given) == 0) {

@@ -13,21 +13,6 @@ namespace tessera::inline aten {
 
 using Ints = std::vector<int64_t>;
 
-Ints axis_last(int rank, int64_t axis) {
-  Ints order(static_cast<size_t>(rank));
-  std::iota(order.begin(), order.end(), 0);
-  std::swap(order[static_cast<size_t>(axis)], order.back());
-  return order;
-}
-
-ValueId without(AtenContext& c, ValueId x, int64_t axis) {
-  Shape sizes = c.shape(x);
-  sizes.erase(sizes.begin() + axis);
-  return c.reshape(x, sizes);
-}
-
-ValueId comparable(AtenContext& c, ValueId x) { return c.dtype(x) == DType::kBool ? c.cast(x, DType::kU8) : x; }
-
 namespace {
 
 // Of one dimension or a list of them, under "dim".
@@ -65,20 +50,6 @@ void import_count_nonzero(AtenContext& c) {
   c.out(reduced(c, "sum", x, reduced_axes(c, x), false));
 }
 
-// The place of the first extremum along the axis; a NaN is one.
-ValueId place_of(AtenContext& c, ValueId x, ValueId extremum, int64_t axis) {
-  ValueId is_it = c.op("eq", {x, extremum});
-  if (is_float(c.dtype(x))) {
-    const ValueId nan = c.op("is_nan", {x});
-    is_it = c.op("logical_or", {is_it, nan});
-  }
-  const Expr extent = c.shape(x)[static_cast<size_t>(axis)];
-  Shape along(static_cast<size_t>(c.rank(x)), 1);
-  along[static_cast<size_t>(axis)] = extent;
-  const ValueId places = c.op("select", {is_it, c.iota(along, axis), c.integer(extent)});
-  return c.reduce("min", places, {axis}, true);
-}
-
 // max and min: of all elements, of one dimension with the places, or of two operands.
 template <const char* kKind>
 void as_extremum(AtenContext& c) {
@@ -98,7 +69,7 @@ void as_extremum(AtenContext& c) {
   const ValueId most = c.reduce(kKind, x, {axis}, true);
   const auto result = [&](ValueId v) { return keepdims ? v : without(c, v, axis); };
   c.out(0, c.cast(result(most), c.dtype(given)));
-  if (c.wants(1)) c.out(1, result(place_of(c, x, most, axis)));
+  if (c.wants(1)) c.out(1, result(place_of_extremum(c, x, most, axis)));
 }
 
 template <const char* kKind>
@@ -107,7 +78,7 @@ void as_place(AtenContext& c) {
   const bool all = !c.has("dim") || c.rank(given) == 0;
   const ValueId x = all ? c.reshape(given, {c.count(given)}) : given;
   const int64_t axis = all ? 0 : c.dimension("dim", c.rank(x));
-  const ValueId place = place_of(c, x, c.reduce(kKind, x, {axis}, true), axis);
+  const ValueId place = place_of_extremum(c, x, c.reduce(kKind, x, {axis}, true), axis);
   if (all && c.truth("keepdim", false)) return c.out(c.reshape(place, Shape(static_cast<size_t>(c.rank(given)), 1)));
   c.out(!all && c.truth("keepdim", false) ? place : without(c, place, axis));
 }

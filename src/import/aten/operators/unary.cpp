@@ -117,27 +117,8 @@ void import_square(AtenContext& c) {
   c.out(c.mul(x, x));
 }
 
-// e^x - 1 = 2 / (1 / tanh(x / 2) - 1), which loses nothing near 0; 0 itself, and what is large, by the definition.
-void import_expm1(AtenContext& c) {
-  const ValueId x = operand_of_result(c);
-  const ValueId one = c.scalar_like(x, 1);
-  const ValueId t = c.op("tanh", {scaled(c, x, 0.5)});
-  const ValueId near_zero = c.div(scaled(c, t, 2), c.sub(one, t));
-  const ValueId is_near = c.op("lt", {c.op("abs", {x}), one});
-  c.out(c.op("select", {is_near, near_zero, c.sub(c.op("exp", {x}), one)}));
-}
-
-// log(1 + x) = x log(u) / (u - 1) for u = 1 + x as it is rounded, and x where that is 1.
-void import_log1p(AtenContext& c) {
-  const ValueId x = operand_of_result(c);
-  const ValueId one = c.scalar_like(x, 1);
-  const ValueId u = c.add(x, one);
-  const ValueId d = c.sub(u, one);
-  const ValueId log = c.op("log", {u});
-  const ValueId infinite = c.op("is_inf", {u});
-  const ValueId corrected = c.op("select", {infinite, log, c.mul(log, c.div(x, d))});
-  c.out(c.op("select", {c.op("eq", {d, c.scalar_like(x, 0)}), x, corrected}));
-}
+void import_expm1(AtenContext& c) { c.out(exp_minus_one(c, operand_of_result(c))); }
+void import_log1p(AtenContext& c) { c.out(log_one_plus(c, operand_of_result(c))); }
 
 void log_over(AtenContext& c, double base) {
   const ValueId x = operand_of_result(c);
