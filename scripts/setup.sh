@@ -6,12 +6,13 @@
 #   scripts/setup.sh --dev       also clang-format, clang-tidy and Oclgrind
 #   scripts/setup.sh --cuda      also nvcc (100 MB), by which a test compiles the CUDA C++ that is printed
 #   scripts/setup.sh --torch     also PyTorch, for tests that need it (5 GB)
+#   scripts/setup.sh --jax       also JAX and flax, for tests that need them (700 MB)
 #   scripts/setup.sh --llm       also tokenizers, a server's packages and two language models, for tests of them (350 MB)
 #   scripts/setup.sh --check     install nothing; say what is missing, exit 1 if anything is
 #
 # What goes where:  Debian packages -> the system;  Python packages, Open MPI with its headers and mpirun
 # among them -> .venv/ (pinned in scripts/requirements.txt);
-# PyTorch -> .venv-torch/ (scripts/requirements-torch.txt);  what language models need -> .venv-llm/;
+# PyTorch -> .venv-torch/ (scripts/requirements-torch.txt);  JAX -> .venv-jax/ (scripts/requirements-jax.txt);  what language models need -> .venv-llm/;
 # the ONNX schema -> .deps/onnx/;  the PP-OCR models of the demo
 # -> .deps/ppocr/;  magika's model -> .deps/magika/ (both pinned, checked by sha256).
 set -euo pipefail
@@ -57,16 +58,17 @@ magika_sha256=3e9b49134e8116ee40b431664dcbed9e199413efddcce1a173c734b4e0521529
 magika_model=.deps/magika/magika/models/standard_v3_3/model.onnx
 magika_model_sha256=fe2d2eb49c5f88a9e0a6c048e15d6ffdf86235519c2afc535044de433169ec8c
 
-check_only=0 cuda=0 with_torch=0 with_llm=0
+check_only=0 cuda=0 with_torch=0 with_jax=0 with_llm=0
 for argument in "$@"; do
   case $argument in
     --dev) packages+=("${dev_packages[@]}") ;;
     --cuda) cuda=1 ;;
     --torch) with_torch=1 ;;
+    --jax) with_jax=1 ;;
     --llm) with_llm=1 ;;
     --check) check_only=1 ;;
-    -h | --help) sed -n '2,17s/^# \{0,1\}//p' "$0"; exit 0 ;;
-    *) echo "setup: unknown option '$argument'; known: --dev --cuda --torch --llm --check" >&2; exit 1 ;;
+    -h | --help) sed -n '2,18s/^# \{0,1\}//p' "$0"; exit 0 ;;
+    *) echo "setup: unknown option '$argument'; known: --dev --cuda --torch --jax --llm --check" >&2; exit 1 ;;
   esac
 done
 
@@ -120,6 +122,18 @@ make_venv() {
 
 torch_is_current() {
   [[ -x .venv-torch/bin/python ]] && cmp -s scripts/requirements-torch.txt .venv-torch/requirements.installed
+}
+
+jax_is_current() {
+  [[ -x .venv-jax/bin/python ]] && cmp -s scripts/requirements-jax.txt .venv-jax/requirements.installed
+}
+
+make_jax_venv() {
+  say "making .venv-jax with JAX and flax, 700 MB"
+  .venv-jax/bin/python -c '' 2>/dev/null || python3 -m venv --clear .venv-jax || fail "python3 -m venv .venv-jax failed"
+  .venv-jax/bin/python -m pip install --quiet --disable-pip-version-check --no-cache-dir --no-deps \
+    -r scripts/requirements-jax.txt || fail "pip could not install scripts/requirements-jax.txt. Is there a network?"
+  cp scripts/requirements-jax.txt .venv-jax/requirements.installed
 }
 
 make_torch_venv() {
@@ -237,4 +251,5 @@ ppocr_is_current || fetch_ppocr
 has_sha256 "$magika_model" "$magika_model_sha256" || fetch_magika
 [[ $cuda -eq 0 || -x .deps/cuda/nvidia/cu13/bin/nvcc ]] || fetch_nvcc
 [[ $with_torch -eq 0 ]] || torch_is_current || make_torch_venv
+[[ $with_jax -eq 0 ]] || jax_is_current || make_jax_venv
 [[ $with_llm -eq 0 ]] || llm_is_current || make_llm_venv

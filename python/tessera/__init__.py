@@ -21,13 +21,14 @@ import os
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Union
 
-from . import _native, _options, graph, nn, optim, te
+from . import _native, _options, frontend, graph, nn, optim, te
 from ._capture import capture, jit
 from ._control_flow import cond, scan
 from ._derivatives import grad, hessian, hvp, jacobian, jvp, value_and_grad, vjp
 from ._errors import Error, InternalError
 from ._info import TensorInfo
 from ._interrupt import interruptible
+from ._jax import JaxFunction, from_jax
 from ._model import Model
 from ._open_model import OpenModel, is_open
 from ._session import (
@@ -36,6 +37,7 @@ from ._session import (
 )
 from ._source import Source, source_of
 from ._tape import eager_numerics, no_grad
+from .frontend import build
 from ._tensor import Tensor, arange, concat, full, ones, stack, tensor, where, zeros
 from .quantization import (
     CalibrationDataReader, CalibrationMethod, QuantFormat, QuantType, quantize_dynamic, quantize_static,
@@ -43,9 +45,9 @@ from .quantization import (
 
 __all__ = [
     "CalibrationDataReader", "CalibrationMethod", "Error", "ExecutionMode", "GraphOptimizationLevel", "IOBinding",
-    "InferenceSession", "InternalError", "Model", "NodeArg", "OpenModel", "OrtValue", "QuantFormat", "QuantType",
-    "SessionOptions", "Tensor", "TensorInfo", "arange", "capture", "compile", "compile_file", "concat", "cond",
-    "eager_numerics", "full", "get_all_providers", "get_available_providers", "get_device", "grad", "graph", "hessian",
+    "InferenceSession", "InternalError", "JaxFunction", "Model", "NodeArg", "OpenModel", "OrtValue", "QuantFormat", "QuantType",
+    "SessionOptions", "Tensor", "TensorInfo", "arange", "build", "capture", "compile", "compile_file", "concat", "cond",
+    "eager_numerics", "from_jax", "frontend", "full", "get_all_providers", "get_available_providers", "get_device", "grad", "graph", "hessian",
     "hvp", "jacobian", "jit", "jvp", "load", "nn", "no_grad", "ones", "optim", "quantize_dynamic", "quantize_static",
     "scan", "stack", "te", "tensor", "value_and_grad", "vjp", "where", "zeros",
 ]

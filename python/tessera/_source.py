@@ -30,7 +30,11 @@ def source_of(model: Any) -> tuple[str | bytes | _native.Graph, str, str]:
         from .torch import archive_of
 
         return archive_of(model), "", "model"
+    if hasattr(model, "mlir_module") or hasattr(model, "compiler_ir"):
+        from ._jax import module_text
+
+        return module_text(model).encode(), "", "model"
     raise Error(
         f"the model is of the type {type(model).__name__}", id="TSR-4032",
-        legal="a path, bytes, an onnx.ModelProto, a torch.export.ExportedProgram, or a tessera.graph.Graph",
+        legal="a path, bytes, an onnx.ModelProto, a torch.export.ExportedProgram, what jax lowered or exported, or a tessera.graph.Graph",
     )

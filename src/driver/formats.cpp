@@ -185,8 +185,7 @@ ModelReader open_pt2_model(const ModelSource& source) {
 
 ModelReader open_stablehlo(const ModelSource& source) {
   const auto module = [&] {
-    if (!source.path)
-      return std::make_shared<const HloModule>(read_module_text(source.memory.bytes, source.place()));
+    if (!source.path) return std::make_shared<const HloModule>(read_module_text(source.memory.bytes, source.place()));
     return std::make_shared<const HloModule>(
         read_module_text(MappedFile::open(*source.path, "model", "TSR-1001")->text(), source.place()));
   }();
@@ -194,6 +193,9 @@ ModelReader open_stablehlo(const ModelSource& source) {
   reader.read = [module](const ImportOptions& options) {
     GraphInterpreter evaluator;
     return read_stablehlo(*module, options, standard_ops(), evaluator);
+  };
+  reader.with_declared_sizes = [module](const CompileOptions& options) {
+    return has_axis_names(options) ? with_dim_names(module_declarations(*module).inputs, options) : options;
   };
   reader.reads_symbols = true;
   reader.reads_open = false;

@@ -8,7 +8,6 @@
 #include "driver/open_sizes.h"
 #include "import/gguf/gguf_import.h"
 #include "import/onnx_json/onnx_json.h"
-#include "import/stablehlo/stablehlo_import.h"
 #include "import/tflite/tflite_import.h"
 #include "support/error.h"
 #include "support/mapped_file.h"
@@ -45,17 +44,22 @@ ModelDeclarations border_of(const TfliteBorder& border) {
   return result;
 }
 
-ModelDeclarations border_of(const HloBorder& border) {
+}  // namespace
+
+ModelDeclarations module_declarations(const HloModule& module) {
+  const HloBorder border = border_of(module);
   ModelDeclarations result;
   const auto declared = [](const HloBorderTensor& tensor) {
     DeclaredTensor to{tensor.name, tensor.type.dtype.value_or(DType::kF32), true, {}};
-    for (const int64_t extent : tensor.type.dims) to.dims.push_back({extent, {}});
+    for (size_t d = 0; d < tensor.type.dims.size(); ++d) to.dims.push_back({tensor.type.dims[d], tensor.symbols[d]});
     return to;
   };
   for (const HloBorderTensor& tensor : border.inputs) result.inputs.push_back(declared(tensor));
   for (const HloBorderTensor& tensor : border.outputs) result.outputs.push_back(declared(tensor));
   return result;
 }
+
+namespace {
 
 // The bytes as they are, and their owner.
 OnnxBytes contents_of(const ModelSource& source) {
@@ -110,7 +114,7 @@ std::optional<ModelDeclarations> declarations_of(const ModelSource& source) {
     const OnnxBytes bytes = contents_of(source);
     if (looks_like_tflite(bytes.bytes)) return border_of(read_tflite_border(bytes.bytes));
     if (looks_like_pt2(bytes.bytes)) return program_declarations(open_pt2(bytes.bytes, bytes.owner, source.place()));
-    if (looks_like_mlir(bytes.bytes)) return border_of(border_of(read_module_text(bytes.bytes, source.place())));
+    if (looks_like_mlir(bytes.bytes)) return module_declarations(read_module_text(bytes.bytes, source.place()));
     if (looks_like_graph(bytes.bytes.substr(0, kBeginning)))
       return border_of(read_graph_text(bytes.bytes, source.place()));
     return border_of(graph_of_source(source));

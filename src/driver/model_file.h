@@ -12,6 +12,7 @@
 #include "import/onnx/edit/model_edit.h"
 #include "import/onnx/edit/model_statistics.h"
 #include "import/onnx/read/declarations.h"
+#include "import/stablehlo/stablehlo_import.h"
 
 namespace tessera::inline driver {
 
@@ -26,6 +27,7 @@ struct OnnxBytes {
 std::optional<OnnxBytes> onnx_of(const ModelSource& source);
 
 ModelDeclarations program_declarations(const AtenProgram& program);
+ModelDeclarations module_declarations(const HloModule& module);
 // What a model declares at its border; none where the file has no known format, or cannot be read. A graph as text has
 // no names for extents that are expressions of its symbols.
 std::optional<ModelDeclarations> declarations_of(const ModelSource& source);

@@ -116,8 +116,8 @@ class HloImporter final : public HloWalk {
       throw UserError({"TSR-1121", fmt::format("a call of '{}', which the module does not have", function), "",
                        "functions of the module", "export the module again"});
     if (std::find(calls_.begin(), calls_.end(), function) != calls_.end())
-      throw UserError({"TSR-1121", fmt::format("the function '{}' calls itself", function), "",
-                       "functions that end", "export the module again"});
+      throw UserError({"TSR-1121", fmt::format("the function '{}' calls itself", function), "", "functions that end",
+                       "export the module again"});
     calls_.push_back(function);
     const size_t depth = calls_.size();
     try {
@@ -177,7 +177,8 @@ class HloImporter final : public HloWalk {
       level_.graph.name = name;
       level_.graph.symbols = importer.level_->graph.symbols;
       level_.builder.set_loc(around.label());
-      level_.scope.emplace(level_.outer->graph, level_.outer->state.constants, importer.ops_, level_.graph, level_.builder);
+      level_.scope.emplace(level_.outer->graph, level_.outer->state.constants, importer.ops_, level_.graph,
+                           level_.builder);
     }
     Emitter& emit() override { return emit_; }
     ValueId input(const TensorType& type) override {
@@ -236,7 +237,7 @@ class HloImporter final : public HloWalk {
       bool is_missing = false;
       for (size_t d = 0; d < input.type.dims.size(); ++d) {
         const int64_t declared = input.type.dims[d];
-        const std::string dim = fmt::format("{}[{}]", input.name, d);
+        const std::string dim = input.symbols[d].empty() ? fmt::format("{}[{}]", input.name, d) : input.symbols[d];
         Expr extent = declared;
         if (declared == HloType::kOpen) {
           open.insert(dim);
@@ -246,16 +247,17 @@ class HloImporter final : public HloWalk {
           else if (const auto symbol = symbols.find(dim); symbol != symbols.end()) extent = symbol->second;
           else if (range != options_.dims.end() && range->second.lo == range->second.hi) extent = range->second.lo;
           else if (range != options_.dims.end())
-            throw UserError({"TSR-1025", fmt::format("--dim {}={}..{} is a range", dim, range->second.lo, range->second.hi),
-                             "", "one value", fmt::format("give --dim {}={}", dim, range->second.hi)});
+            throw UserError({"TSR-1025",
+                             fmt::format("--dim {}={}..{} is a range", dim, range->second.lo, range->second.hi), "",
+                             "one value", fmt::format("give --dim {}={}", dim, range->second.hi)});
           else {
             is_missing = true;
-            hint += fmt::format("{}--dim {}=8", hint.empty() ? "" : " ", dim);
+            if (hint.find(dim + "=") == std::string::npos) hint += fmt::format("{}--dim {}=8", hint.empty() ? "" : " ", dim);
           }
         } else if (shape != options_.shapes.end() && shape->second[d] != declared) {
           contradicts(input, fmt::format("{}", fmt::join(shape->second, "x")));
         }
-        if (const auto value = as_int(extent)) known.push_back(*value);
+        if (const auto value = as_int(extent); value && *value != HloType::kOpen) known.push_back(*value);
         type.shape.push_back(extent);
       }
       if (is_missing) missing += fmt::format("\n    input '{}': {}", input.name, input.type.text);
@@ -265,33 +267,35 @@ class HloImporter final : public HloWalk {
       result.push_back(std::move(type));
     }
     if (!unused_shapes.empty())
-      throw UserError({"TSR-1021",
-                       fmt::format("--shape names the input '{}', which the module does not have", *unused_shapes.begin()),
-                       "", fmt::format("inputs: {}", fmt::join(names, ", ")), "correct the name"});
+      throw UserError(
+          {"TSR-1021",
+           fmt::format("--shape names the input '{}', which the module does not have", *unused_shapes.begin()), "",
+           fmt::format("inputs: {}", fmt::join(names, ", ")), "correct the name"});
     if (!unused_dims.empty())
-      throw UserError({"TSR-1021",
-                       fmt::format("--dim names the dimension '{}', which the module does not leave open", *unused_dims.begin()),
-                       "", open.empty() ? "no dimension is open" : fmt::format("{}", fmt::join(open, ", ")),
-                       "correct the name"});
+      throw UserError(
+          {"TSR-1021",
+           fmt::format("--dim names the dimension '{}', which the module does not leave open", *unused_dims.begin()),
+           "", open.empty() ? "no dimension is open" : fmt::format("{}", fmt::join(open, ", ")), "correct the name"});
     if (!missing.empty())
-      throw RefusedModel(RefusedModel::Reason::kOpenSizes,
-                         {"TSR-1020", "the module leaves dimensions open that have no value yet:" + missing, "",
-                          "a value for every dimension",
-                          fmt::format("add {}, with your sizes or ranges of them (1..8)", hint)});
+      throw RefusedModel(
+          RefusedModel::Reason::kOpenSizes,
+          {"TSR-1020", "the module leaves dimensions open that have no value yet:" + missing, "",
+           "a value for every dimension", fmt::format("add {}, with your sizes or ranges of them (1..8)", hint)});
     return result;
   }
 
   [[noreturn]] static void contradicts(const HloBorderTensor& input, const std::string& given) {
-    throw UserError({"TSR-1022", fmt::format("--shape {}={} contradicts the module: {}", input.name, given, input.type.text),
-                     "", "sizes that agree", "leave the option out, or make it agree"});
+    throw UserError({"TSR-1022",
+                     fmt::format("--shape {}={} contradicts the module: {}", input.name, given, input.type.text), "",
+                     "sizes that agree", "leave the option out, or make it agree"});
   }
 
   // ---- values ----
   ValueId captured(Level& level, ValueId outer) {
     if (const auto known = level.constants.find(outer); known != level.constants.end()) return known->second;
     if (auto tensor = level.outer->state.constants.find(outer)) {
-      const ValueId value = level.builder.add(ops_.get("constant"), {},
-                                              {{"value", std::make_shared<const Tensor>(*std::move(tensor))}});
+      const ValueId value =
+          level.builder.add(ops_.get("constant"), {}, {{"value", std::make_shared<const Tensor>(*std::move(tensor))}});
       level.constants.emplace(outer, value);
       return value;
     }
@@ -322,9 +326,10 @@ class HloImporter final : public HloWalk {
   // ---- operators ----
   std::vector<ValueId> in_frame(const HloRegion& region, const std::vector<ValueId>& arguments, bool isolated) {
     if (region.arguments.size() != arguments.size())
-      throw UserError({"TSR-1123",
-                       fmt::format("{} values for a region or function of {}", arguments.size(), region.arguments.size()),
-                       "", "as many", "export the module again"});
+      throw UserError(
+          {"TSR-1123",
+           fmt::format("{} values for a region or function of {}", arguments.size(), region.arguments.size()), "",
+           "as many", "export the module again"});
     Frame frame{.isolated = isolated};
     for (size_t i = 0; i < arguments.size(); ++i) frame.values[region.arguments[i].name] = arguments[i];
     Level& level = *level_;
@@ -450,18 +455,47 @@ class HloImporter final : public HloWalk {
 HloBorder border_of(const HloModule& module) {
   HloBorder border;
   std::set<std::string> taken;
-  const auto add = [&](std::vector<HloBorderTensor>& to, std::string name, const std::string& otherwise, const HloType& type) {
+  const auto add = [&](std::vector<HloBorderTensor>& to, std::string name, const std::string& otherwise,
+                       const HloType& type) {
     if (name.empty() || !taken.insert(name).second) {
       name = otherwise;
       taken.insert(name);
     }
-    to.push_back({name, type});
+    to.push_back({name, type, std::vector<std::string>(type.dims.size())});
   };
   const HloFunction& main = *module.main;
-  for (size_t i = 0; i < main.body.arguments.size(); ++i)
-    add(border.inputs, main.body.arguments[i].loc, fmt::format("arg{}", i), main.body.arguments[i].type);
+  // What main hands on to functions, and as which of their arguments: jax's exports do nothing else.
+  std::map<std::string, const HloArgument*> handed_on;
+  for (const HloOperation& op : main.body.operations) {
+    const HloAttr* callee = op.name == "func.call" ? op.attributes.find("callee") : nullptr;
+    const auto function = callee ? module.functions.find(callee->text) : module.functions.end();
+    if (function == module.functions.end()) continue;
+    const std::vector<HloArgument>& arguments = function->second.body.arguments;
+    for (size_t i = 0; i < std::min(arguments.size(), op.operands.size()); ++i)
+      handed_on.emplace(op.operands[i], &arguments[i]);
+  }
+  for (size_t i = 0; i < main.body.arguments.size(); ++i) {
+    const HloArgument& argument = main.body.arguments[i];
+    const auto inner = handed_on.find(argument.name);
+    add(border.inputs, argument.loc.empty() && inner != handed_on.end() ? inner->second->loc : argument.loc,
+        fmt::format("arg{}", i), argument.type);
+  }
+  for (const HloOperation& op : main.body.operations) {
+    if (op.name != "stablehlo.get_dimension_size" || op.results.size() != 1 || op.operands.size() != 1) continue;
+    const auto inner = handed_on.find(op.results[0]);
+    const HloAttr* symbol =
+        inner == handed_on.end() ? nullptr : inner->second->attributes.find("jax.global_constant");
+    const HloAttr* dimension = op.attributes.find("dimension");
+    for (size_t i = 0; symbol && dimension && i < main.body.arguments.size(); ++i) {
+      std::vector<std::string>& symbols = border.inputs[i].symbols;
+      if (main.body.arguments[i].name == op.operands[0] && dimension->integer >= 0 &&
+          dimension->integer < std::ssize(symbols))
+        symbols[static_cast<size_t>(dimension->integer)] = symbol->text;
+    }
+  }
   for (size_t i = 0; i < main.result_types.size(); ++i) {
-    const HloAttr* info = i < main.result_attributes.size() ? main.result_attributes[i].find("jax.result_info") : nullptr;
+    const HloAttr* info =
+        i < main.result_attributes.size() ? main.result_attributes[i].find("jax.result_info") : nullptr;
     add(border.outputs, info ? info->text : "", fmt::format("result_{}", i), main.result_types[i]);
   }
   return border;

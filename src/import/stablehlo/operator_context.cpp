@@ -28,10 +28,11 @@ Ints elements_of(const HloAttr& attribute) {
 }  // namespace
 
 std::string label_of(const HloOperation& op) {
-  if (!op.loc.empty()) return op.loc;
-  if (op.results.empty()) return op.name;
-  const std::string& name = op.results[0];
-  return "%" + name.substr(0, name.find('#'));
+  const std::string& kind = op.loc.empty() ? op.name : op.loc;
+  if (op.results.empty()) return kind;
+  // Locations of jax say which primitive it was, not which of several.
+  const std::string value = "%" + op.results[0].substr(0, op.results[0].find('#'));
+  return op.loc.empty() ? value : fmt::format("{} {}", op.loc, value);
 }
 
 HloContext::HloContext(EmitState& state, HloWalk& walk, const HloOperation& op, std::vector<ValueId> operands)
@@ -131,7 +132,8 @@ void HloContext::out(size_t i, ValueId value) {
 }
 
 const HloRegion& HloContext::region(size_t i) const {
-  if (i >= op_.regions.size()) malformed(fmt::format("{} regions", op_.regions.size()), fmt::format("{} or more", i + 1));
+  if (i >= op_.regions.size())
+    malformed(fmt::format("{} regions", op_.regions.size()), fmt::format("{} or more", i + 1));
   return op_.regions[i];
 }
 
@@ -145,9 +147,12 @@ std::string HloContext::combiner_of(const HloRegion& region) {
   const HloOperation& op = region.operations[0];
   if (op.operands.size() != 2 || op.results.size() != 1 || end.operands[0] != op.results[0]) return {};
   if (!(op.operands[0] == a && op.operands[1] == b) && !(op.operands[0] == b && op.operands[1] == a)) return {};
-  for (const auto& [name, kind] : {std::pair{"stablehlo.add", "add"}, {"stablehlo.multiply", "mul"},
-                                   {"stablehlo.minimum", "min"}, {"stablehlo.maximum", "max"},
-                                   {"stablehlo.and", "and"}, {"stablehlo.or", "or"}})
+  for (const auto& [name, kind] : {std::pair{"stablehlo.add", "add"},
+                                   {"stablehlo.multiply", "mul"},
+                                   {"stablehlo.minimum", "min"},
+                                   {"stablehlo.maximum", "max"},
+                                   {"stablehlo.and", "and"},
+                                   {"stablehlo.or", "or"}})
     if (op.name == name) return kind;
   return {};
 }

@@ -13,8 +13,8 @@ const std::vector<HloOperator>& all_operators() {
   static const std::vector<HloOperator> table = [] {
     std::vector<HloOperator> all;
     for (const auto family :
-         {contraction_operators(), control_operators(), elementwise_operators(), indexing_operators(), order_operators(),
-          reduction_operators(), shape_operators(), window_operators()})
+         {contraction_operators(), control_operators(), elementwise_operators(), indexing_operators(),
+          order_operators(), reduction_operators(), shape_operators(), window_operators()})
       all.insert(all.end(), family.begin(), family.end());
     std::sort(all.begin(), all.end(), [](const auto& a, const auto& b) { return a.name < b.name; });
     for (size_t i = 1; i < all.size(); ++i) check(all[i - 1].name != all[i].name, "two rows for an operator");

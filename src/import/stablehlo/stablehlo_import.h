@@ -11,11 +11,13 @@
 
 namespace tessera::inline stablehlo {
 
-// A tensor that a caller gives or gets: an argument of main by the name of its location ("x"), else "arg0"; a result by
-// jax's description of it ("result['loss']"), else "result_0".
+// A tensor that a caller gives or gets: an argument of main by the name of its location ("x"), or that of the argument
+// of a function that main hands it on to, else "arg0"; a result by jax's description of it ("result['loss']"), else
+// "result_0".
 struct HloBorderTensor {
   std::string name;
   HloType type;
+  std::vector<std::string> symbols = {};  // for each dimension of an argument: what jax calls its size ("n"), or nothing
 };
 struct HloBorder {
   std::vector<HloBorderTensor> inputs, outputs;

@@ -35,9 +35,11 @@ void product(HloContext& c, Ints batch_a, Ints batch_b, Ints summed_a, Ints summ
   if (batch_a.size() != batch_b.size() || summed_a.size() != summed_b.size())
     c.malformed("lists of dimensions of different lengths", "a dimension of the other for each");
   for (const int64_t d : batch_a)
-    if (std::find(summed_a.begin(), summed_a.end(), d) != summed_a.end()) c.malformed(fmt::format("dimension {} twice", d), "once");
+    if (std::find(summed_a.begin(), summed_a.end(), d) != summed_a.end())
+      c.malformed(fmt::format("dimension {} twice", d), "once");
   for (const int64_t d : batch_b)
-    if (std::find(summed_b.begin(), summed_b.end(), d) != summed_b.end()) c.malformed(fmt::format("dimension {} twice", d), "once");
+    if (std::find(summed_b.begin(), summed_b.end(), d) != summed_b.end())
+      c.malformed(fmt::format("dimension {} twice", d), "once");
   const Ints rows = others(c, a, batch_a, summed_a), columns = others(c, b, batch_b, summed_b);
   const auto joined = [](std::initializer_list<Ints> lists) {
     Ints all;
@@ -68,14 +70,16 @@ void import_dot(HloContext& c) { product(c, {}, {}, {c.rank(c.in(0)) - 1}, {0});
 // The places of the letters and the numbers 0, 1, ... in a list like [b, 0, 1, f].
 Ints order_of(HloContext& c, const HloAttr& list, const std::string& first, const std::string& second, size_t rank) {
   Ints order(rank, -1);
-  if (list.items.size() != rank) c.malformed(fmt::format("{} dimensions in dimension_numbers", list.items.size()), fmt::format("{}", rank));
+  if (list.items.size() != rank)
+    c.malformed(fmt::format("{} dimensions in dimension_numbers", list.items.size()), fmt::format("{}", rank));
   for (size_t at = 0; at < rank; ++at) {
     const std::string& name = list.items[at].text;
     size_t place = rank;
     if (name == first) place = 0;
     else if (name == second) place = 1;
     else if (name.size() == 1 && name[0] >= '0' && name[0] <= '9') place = static_cast<size_t>(name[0] - '0') + 2;
-    if (place >= rank || order[place] >= 0) c.malformed(fmt::format("'{}' in dimension_numbers", name), "each dimension once");
+    if (place >= rank || order[place] >= 0)
+      c.malformed(fmt::format("'{}' in dimension_numbers", name), "each dimension once");
     order[place] = static_cast<int64_t>(at);
   }
   return order;
@@ -91,7 +95,8 @@ void import_convolution(HloContext& c) {
   ValueId x = factor(c, c.in(0)), w = factor(c, c.in(1));
   const auto rank = static_cast<size_t>(c.rank(x));
   if (rank < 2 || c.rank(w) != c.rank(x))
-    c.malformed(fmt::format("weights of type {} for {}", c.type(w).to_string(), c.type(x).to_string()), "weights of the same rank, 2 or more");
+    c.malformed(fmt::format("weights of type {} for {}", c.type(w).to_string(), c.type(x).to_string()),
+                "weights of the same rank, 2 or more");
   const size_t spatial = rank - 2;
   const HloAttr* numbers = c.attribute("dimension_numbers");
   if (!numbers || numbers->items.size() != 3 || numbers->kind != HloAttr::Kind::kList)
@@ -111,7 +116,8 @@ void import_convolution(HloContext& c) {
     // Groups of images that each meet the filters of their group: the groups become groups of channels.
     Shape sizes = c.shape(x);
     const int64_t images = c.dims(x)[0], channels = c.dims(x)[1];
-    if (groups != 1 || images % batches != 0) c.malformed(fmt::format("{} groups of {} images", batches, images), "equal groups, of images or of channels");
+    if (groups != 1 || images % batches != 0)
+      c.malformed(fmt::format("{} groups of {} images", batches, images), "equal groups, of images or of channels");
     sizes.insert(sizes.begin(), batches);
     sizes[1] = images / batches;
     Ints order(sizes.size());

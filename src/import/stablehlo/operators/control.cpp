@@ -32,7 +32,8 @@ void import_custom_call(HloContext& c) {
   if (name == "shape_assertion") {
     const auto holds = c.constant(c.in(0));
     if (holds && holds->get_int(0) == 0)
-      c.malformed(fmt::format("a condition on sizes does not hold: {}", c.word("error_message")), "sizes that the module allows");
+      c.malformed(fmt::format("a condition on sizes does not hold: {}", c.word("error_message")),
+                  "sizes that the module allows");
     return;
   }
   if (const size_t dot = name.find('.'); dot != name.npos && (name.starts_with("mhlo.") || name.starts_with("chlo.")))
@@ -62,8 +63,9 @@ void share_inputs(HloContext& c, std::vector<Branch>& branches, std::vector<Valu
     const std::vector<ValueId> own = branch.graph.inputs;
     for (const ValueId value : all) {
       const auto at = std::find(branch.captured.begin(), branch.captured.end(), value);
-      inputs.push_back(at != branch.captured.end() ? own[static_cast<size_t>(at - branch.captured.begin())]
-                                                   : branch.graph.add_input(branch.graph.unique_name("unused"), c.type(value)));
+      inputs.push_back(at != branch.captured.end()
+                           ? own[static_cast<size_t>(at - branch.captured.begin())]
+                           : branch.graph.add_input(branch.graph.unique_name("unused"), c.type(value)));
     }
     branch.graph.inputs = std::move(inputs);
   }
@@ -90,7 +92,8 @@ void choose(HloContext& c, ValueId index, bool by_truth) {
   std::vector<ValueId> values;
   share_inputs(c, branches, values);
   for (const Branch& branch : branches)
-    if (branch.graph.outputs.size() != branches[0].graph.outputs.size()) c.malformed("branches with different numbers of results", "as many");
+    if (branch.graph.outputs.size() != branches[0].graph.outputs.size())
+      c.malformed("branches with different numbers of results", "as many");
   const auto taken = [&](Emitter& in, ValueId number, size_t i) {
     return by_truth ? number : in.op("eq", {number, in.scalar(in.dtype(number), static_cast<double>(i))});
   };
@@ -155,7 +158,8 @@ void import_while(HloContext& c) {
   for (size_t i = 0; i < initial.size(); ++i)
     if (passes_on(body, i)) inside[i] = region->captured(initial[i]);
   const std::vector<ValueId> after = region->run(body, inside);
-  if (after.size() != initial.size()) c.malformed(fmt::format("a body with {} results for {} values", after.size(), initial.size()), "as many");
+  if (after.size() != initial.size())
+    c.malformed(fmt::format("a body with {} results for {} values", after.size(), initial.size()), "as many");
   region->output(one_bool(region->emit(), region->run(test, after)));
   for (size_t i = 0; i < initial.size(); ++i) {
     if (passes_on(body, i)) continue;
@@ -171,7 +175,8 @@ void import_while(HloContext& c) {
                    : c.with_regions("loop", operands, {{"num_carried", carried}, {"has_condition", true}},
                                     {std::make_shared<const Graph>(std::move(done.graph))});
   size_t next = 0;
-  for (size_t i = 0; i < c.num_results() && i < initial.size(); ++i) c.out(i, passes_on(body, i) ? initial[i] : results[next++]);
+  for (size_t i = 0; i < c.num_results() && i < initial.size(); ++i)
+    c.out(i, passes_on(body, i) ? initial[i] : results[next++]);
 }
 
 constexpr HloOperator kOperators[] = {

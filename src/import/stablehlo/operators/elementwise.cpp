@@ -11,8 +11,7 @@ namespace {
 bool is_bool(HloContext& c, ValueId v) { return c.dtype(v) == DType::kBool; }
 
 void require_operands(HloContext& c, size_t count) {
-  if (c.num_operands() != count)
-    c.malformed(fmt::format("{} operands", c.num_operands()), fmt::format("{}", count));
+  if (c.num_operands() != count) c.malformed(fmt::format("{} operands", c.num_operands()), fmt::format("{}", count));
 }
 
 template <const char* kOp>
@@ -57,10 +56,10 @@ void import_rsqrt(HloContext& c) { c.out(c.div(c.scalar_like(c.in(0), 1), c.op("
 void import_cbrt(HloContext& c) {
   const ValueId x = c.in(0), size = c.op("abs", {x});
   const ValueId y = c.op("pow", {size, c.scalar_like(x, 1.0 / 3)});
-  const ValueId better =
-      c.sub(y, c.div(c.sub(y, c.div(size, c.mul(y, y))), c.scalar_like(x, 3)));
-  const ValueId is_plain = c.op("logical_and", {c.op("gt", {size, c.scalar_like(x, 0)}),
-                                                c.op("lt", {size, c.scalar_like(x, std::numeric_limits<float>::max())})});
+  const ValueId better = c.sub(y, c.div(c.sub(y, c.div(size, c.mul(y, y))), c.scalar_like(x, 3)));
+  const ValueId is_plain =
+      c.op("logical_and", {c.op("gt", {size, c.scalar_like(x, 0)}),
+                           c.op("lt", {size, c.scalar_like(x, std::numeric_limits<float>::max())})});
   c.out(c.mul(c.op("sign", {x}), c.op("select", {is_plain, better, y})));
 }
 
@@ -104,7 +103,9 @@ DType signed_of(HloContext& c, DType dtype) {
       return dtype;
   }
 }
-ValueId bits_as(HloContext& c, ValueId v, DType to) { return c.dtype(v) == to ? v : c.op("bitcast", {v}, {{"to", to}}); }
+ValueId bits_as(HloContext& c, ValueId v, DType to) {
+  return c.dtype(v) == to ? v : c.op("bitcast", {v}, {{"to", to}});
+}
 
 template <DType (*kAs)(HloContext&, DType)>
 void import_shift_right(HloContext& c) {
@@ -142,8 +143,11 @@ void import_bitcast(HloContext& c) {
 void import_reduce_precision(HloContext& c) {
   const int64_t exponent = c.whole("exponent_bits"), mantissa = c.whole("mantissa_bits");
   const DType dtype = c.dtype(c.in(0));
-  for (const auto& [format, e, m] : {std::tuple{DType::kF64, 11, 52}, {DType::kF32, 8, 23}, {DType::kBF16, 8, 7},
-                                     {DType::kF16, 5, 10}, {DType::kF8E5M2, 5, 2}})
+  for (const auto& [format, e, m] : {std::tuple{DType::kF64, 11, 52},
+                                     {DType::kF32, 8, 23},
+                                     {DType::kBF16, 8, 7},
+                                     {DType::kF16, 5, 10},
+                                     {DType::kF8E5M2, 5, 2}})
     if (exponent == e && mantissa == m) return c.out(c.cast(c.cast(c.in(0), format), dtype));
   c.unsupported(fmt::format("numbers of {} bits of exponent and {} of mantissa", exponent, mantissa));
 }
@@ -152,7 +156,8 @@ void import_compare(HloContext& c) {
   require_operands(c, 2);
   const std::string direction = c.word("comparison_direction"), kind = c.word("compare_type", "NOTYPE");
   const char* op = nullptr;
-  for (const auto& [word, name] : {std::pair{"EQ", "eq"}, {"NE", "ne"}, {"LT", "lt"}, {"LE", "le"}, {"GT", "gt"}, {"GE", "ge"}})
+  for (const auto& [word, name] :
+       {std::pair{"EQ", "eq"}, {"NE", "ne"}, {"LT", "lt"}, {"LE", "le"}, {"GT", "gt"}, {"GE", "ge"}})
     if (direction == word) op = name;
   if (!op) c.malformed(fmt::format("comparison_direction = {}", direction), "EQ, NE, LT, LE, GT or GE");
   ValueId a = c.in(0), b = c.in(1);

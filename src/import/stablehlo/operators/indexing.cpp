@@ -39,7 +39,8 @@ Indices indices_of(HloContext& c, ValueId given, const Places& places) {
   ValueId indices = c.cast(given, DType::kI64);
   Ints dims = c.dims(indices);
   const auto rank = static_cast<int64_t>(dims.size());
-  if (places.vector_dim < 0 || places.vector_dim > rank) c.malformed(fmt::format("index_vector_dim = {}", places.vector_dim), fmt::format("0 to {}", rank));
+  if (places.vector_dim < 0 || places.vector_dim > rank)
+    c.malformed(fmt::format("index_vector_dim = {}", places.vector_dim), fmt::format("0 to {}", rank));
   if (places.vector_dim == rank) {
     dims.push_back(1);
     indices = c.reshape(indices, dims);
@@ -66,14 +67,17 @@ void check_places(HloContext& c, const Places& places, ValueId x) {
     for (const int64_t d : copy)
       if (d < 0) c.malformed(fmt::format("dimension {}", d), "0 or more");
   }
-  if (places.batched.size() != places.index_batched.size()) c.malformed("lists of batching dimensions of different lengths", "one for each");
-  if (places.window.size() != dims.size()) c.malformed(fmt::format("{} window extents for {} dimensions", places.window.size(), dims.size()), "one for each");
+  if (places.batched.size() != places.index_batched.size())
+    c.malformed("lists of batching dimensions of different lengths", "one for each");
+  if (places.window.size() != dims.size())
+    c.malformed(fmt::format("{} window extents for {} dimensions", places.window.size(), dims.size()), "one for each");
   for (size_t d = 0; d < dims.size(); ++d)
     if (places.window[d] < 0 || places.window[d] > dims[d])
       c.malformed(fmt::format("windows of {} in a dimension of {}", places.window[d], dims[d]), "windows that fit");
   for (const Ints* list : {&places.batched, &places.dropped})
     for (const int64_t d : *list)
-      if (places.window[static_cast<size_t>(d)] > 1) c.malformed("a dimension that windows do not have, of more than one element", "one");
+      if (places.window[static_cast<size_t>(d)] > 1)
+        c.malformed("a dimension that windows do not have, of more than one element", "one");
 }
 
 // i64[N, 1]: column k.
@@ -86,7 +90,8 @@ ValueId column(HloContext& c, ValueId indices, size_t k) {
 ValueId batch_place(HloContext& c, const Indices& indices, const Places& places, size_t i) {
   int64_t d = places.index_batched[i];
   if (d > places.vector_dim) --d;
-  if (d < 0 || d >= std::ssize(indices.batch)) c.malformed(fmt::format("batching dimension {} of the indices", places.index_batched[i]), "one that they have");
+  if (d < 0 || d >= std::ssize(indices.batch))
+    c.malformed(fmt::format("batching dimension {} of the indices", places.index_batched[i]), "one that they have");
   return c.reshape(c.iota(indices.batch, d), {product(indices.batch), 1});
 }
 
@@ -110,7 +115,8 @@ Ints result_order(HloContext& c, size_t batch, const Ints& offsets) {
     if (at != offsets.end()) order.push_back(static_cast<int64_t>(batch) + (at - offsets.begin()));
     else order.push_back(static_cast<int64_t>(next_batch++));
   }
-  if (next_batch != batch) c.malformed("window dimensions that the result does not have", "different dimensions of the result");
+  if (next_batch != batch)
+    c.malformed("window dimensions that the result does not have", "different dimensions of the result");
   return order;
 }
 
@@ -133,17 +139,23 @@ bool takes_rows(const Places& places, const Ints& dims) {
 void import_gather(HloContext& c) {
   const ValueId x = c.in(0);
   const std::string numbers = "dimension_numbers";
-  const Places places{c.numbers_of(numbers, "start_index_map"), c.numbers_of(numbers, "operand_batching_dims"),
-                      c.numbers_of(numbers, "start_indices_batching_dims"), c.numbers_of(numbers, "collapsed_slice_dims"),
-                      c.integers("slice_sizes"), c.number_of(numbers, "index_vector_dim", 0)};
+  const Places places{c.numbers_of(numbers, "start_index_map"),
+                      c.numbers_of(numbers, "operand_batching_dims"),
+                      c.numbers_of(numbers, "start_indices_batching_dims"),
+                      c.numbers_of(numbers, "collapsed_slice_dims"),
+                      c.integers("slice_sizes"),
+                      c.number_of(numbers, "index_vector_dim", 0)};
   check_places(c, places, x);
   const Ints dims = c.dims(x), offsets = c.numbers_of(numbers, "offset_dims");
   const Indices indices = indices_of(c, c.in(1), places);
   const int64_t count = product(indices.batch);
   Ints kept;  // the window's extents in the result
   for (size_t d = 0; d < dims.size(); ++d)
-    if (!contains(places.dropped, static_cast<int64_t>(d)) && !contains(places.batched, static_cast<int64_t>(d))) kept.push_back(places.window[d]);
-  if (kept.size() != offsets.size()) c.malformed(fmt::format("{} offset_dims for windows of {} dimensions", offsets.size(), kept.size()), "one for each");
+    if (!contains(places.dropped, static_cast<int64_t>(d)) && !contains(places.batched, static_cast<int64_t>(d)))
+      kept.push_back(places.window[d]);
+  if (kept.size() != offsets.size())
+    c.malformed(fmt::format("{} offset_dims for windows of {} dimensions", offsets.size(), kept.size()),
+                "one for each");
   Ints sizes = indices.batch;
   sizes.insert(sizes.end(), kept.begin(), kept.end());
   const auto finish = [&](ValueId y) {
@@ -155,7 +167,8 @@ void import_gather(HloContext& c) {
   // Places move into the operand.
   const auto clamped = [&](size_t k) {
     const auto d = static_cast<size_t>(places.mapped[k]);
-    return c.op("min", {c.op("max", {column(c, indices.values, k), c.integer(0)}), c.integer(dims[d] - places.window[d])});
+    return c.op("min",
+                {c.op("max", {column(c, indices.values, k), c.integer(0)}), c.integer(dims[d] - places.window[d])});
   };
   if (takes_rows(places, dims)) {
     const Ints order = mapped_first(places, dims.size());
@@ -182,7 +195,8 @@ void import_gather(HloContext& c) {
   for (size_t k = 0; k < places.mapped.size(); ++k)
     start = c.add(start, c.mul(clamped(k), c.integer(strides[static_cast<size_t>(places.mapped[k])])));
   for (size_t i = 0; i < places.batched.size(); ++i)
-    start = c.add(start, c.mul(batch_place(c, indices, places, i), c.integer(strides[static_cast<size_t>(places.batched[i])])));
+    start = c.add(
+        start, c.mul(batch_place(c, indices, places, i), c.integer(strides[static_cast<size_t>(places.batched[i])])));
   const ValueId all = c.add(start, window_places(c, places.window, strides));
   finish(c.op("gather", {c.reshape(x, {product(dims)}), all}, {{"axis", int64_t{0}}}));
 }
@@ -191,10 +205,14 @@ void import_scatter(HloContext& c) {
   if (c.num_operands() != 3) c.unsupported("scatters into several operands together");
   const ValueId x = c.in(0), given = c.in(2);
   const std::string numbers = "scatter_dimension_numbers";
-  Places places{c.numbers_of(numbers, "scatter_dims_to_operand_dims"), c.numbers_of(numbers, "input_batching_dims"),
-                c.numbers_of(numbers, "scatter_indices_batching_dims"), c.numbers_of(numbers, "inserted_window_dims"), {},
+  Places places{c.numbers_of(numbers, "scatter_dims_to_operand_dims"),
+                c.numbers_of(numbers, "input_batching_dims"),
+                c.numbers_of(numbers, "scatter_indices_batching_dims"),
+                c.numbers_of(numbers, "inserted_window_dims"),
+                {},
                 c.number_of(numbers, "index_vector_dim", 0)};
-  const Ints dims = c.dims(x), update_dims = c.dims(given), window_dims = c.axes(c.numbers_of(numbers, "update_window_dims"), c.rank(given));
+  const Ints dims = c.dims(x), update_dims = c.dims(given),
+             window_dims = c.axes(c.numbers_of(numbers, "update_window_dims"), c.rank(given));
   Ints kept;
   size_t next = 0;
   for (size_t d = 0; d < dims.size(); ++d) {
@@ -203,11 +221,13 @@ void import_scatter(HloContext& c) {
       places.window.push_back(std::min<int64_t>(1, dims[d]));
       continue;
     }
-    if (next >= window_dims.size()) c.malformed(fmt::format("{} update_window_dims", window_dims.size()), "one for each dimension of the windows");
+    if (next >= window_dims.size())
+      c.malformed(fmt::format("{} update_window_dims", window_dims.size()), "one for each dimension of the windows");
     places.window.push_back(update_dims[static_cast<size_t>(window_dims[next++])]);
     kept.push_back(places.window.back());
   }
-  if (next != window_dims.size()) c.malformed(fmt::format("{} update_window_dims", window_dims.size()), fmt::format("{}", next));
+  if (next != window_dims.size())
+    c.malformed(fmt::format("{} update_window_dims", window_dims.size()), fmt::format("{}", next));
   check_places(c, places, x);
   std::string join = HloContext::combiner_of(c.region(0));
   if (join == "first") return c.out(x);
@@ -221,9 +241,12 @@ void import_scatter(HloContext& c) {
   Ints order;
   for (int64_t d = 0; d < c.rank(given); ++d)
     if (!contains(window_dims, d)) order.push_back(d);
-  if (order.size() != indices.batch.size()) c.malformed(fmt::format("updates of type {}", c.type(given).to_string()), "the indices' dimensions and the windows'");
+  if (order.size() != indices.batch.size())
+    c.malformed(fmt::format("updates of type {}", c.type(given).to_string()),
+                "the indices' dimensions and the windows'");
   for (size_t i = 0; i < order.size(); ++i)
-    if (update_dims[static_cast<size_t>(order[i])] != indices.batch[i]) c.malformed(fmt::format("updates of type {}", c.type(given).to_string()), "the indices' extents");
+    if (update_dims[static_cast<size_t>(order[i])] != indices.batch[i])
+      c.malformed(fmt::format("updates of type {}", c.type(given).to_string()), "the indices' extents");
   order.insert(order.end(), window_dims.begin(), window_dims.end());
   const ValueId updates = c.reshape(c.transpose(given, order), {count, inner});
   if (count == 0 || inner == 0 || product(dims) == 0) return c.out(x);
@@ -232,7 +255,8 @@ void import_scatter(HloContext& c) {
   for (size_t k = 0; k < places.mapped.size(); ++k) {
     const auto d = static_cast<size_t>(places.mapped[k]);
     const ValueId place = column(c, indices.values, k);
-    const ValueId inside = c.op("logical_and", {c.op("ge", {place, c.integer(0)}), c.op("le", {place, c.integer(dims[d] - places.window[d])})});
+    const ValueId inside = c.op(
+        "logical_and", {c.op("ge", {place, c.integer(0)}), c.op("le", {place, c.integer(dims[d] - places.window[d])})});
     fits = k == 0 ? inside : c.op("logical_and", {fits, inside});
   }
   if (takes_rows(places, dims)) {
@@ -242,7 +266,8 @@ void import_scatter(HloContext& c) {
     for (const int64_t d : front_order) turned.push_back(dims[static_cast<size_t>(d)]);
     const Ints steps = strides_of(front);
     ValueId row = c.broadcast(c.integer(0), {count, 1});
-    for (size_t k = 0; k < places.mapped.size(); ++k) row = c.add(row, c.mul(column(c, indices.values, k), c.integer(steps[k])));
+    for (size_t k = 0; k < places.mapped.size(); ++k)
+      row = c.add(row, c.mul(column(c, indices.values, k), c.integer(steps[k])));
     row = c.op("select", {fits, row, c.integer(-1)});
     const ValueId rows = c.reshape(c.transpose(x, front_order), {product(front), inner});
     const ValueId y = c.reshape(scattered(c, rows, c.reshape(row, {count}), updates, join), turned);
@@ -253,12 +278,15 @@ void import_scatter(HloContext& c) {
   const Ints strides = strides_of(dims);
   ValueId start = c.broadcast(c.integer(0), {count, 1});
   for (size_t k = 0; k < places.mapped.size(); ++k)
-    start = c.add(start, c.mul(column(c, indices.values, k), c.integer(strides[static_cast<size_t>(places.mapped[k])])));
+    start =
+        c.add(start, c.mul(column(c, indices.values, k), c.integer(strides[static_cast<size_t>(places.mapped[k])])));
   for (size_t i = 0; i < places.batched.size(); ++i)
-    start = c.add(start, c.mul(batch_place(c, indices, places, i), c.integer(strides[static_cast<size_t>(places.batched[i])])));
+    start = c.add(
+        start, c.mul(batch_place(c, indices, places, i), c.integer(strides[static_cast<size_t>(places.batched[i])])));
   const ValueId all = c.op("select", {fits, c.add(start, window_places(c, places.window, strides)), c.integer(-1)});
   const ValueId flat = c.reshape(x, {product(dims), 1});
-  c.out(c.reshape(scattered(c, flat, c.reshape(all, {count * inner}), c.reshape(updates, {count * inner, 1}), join), dims));
+  c.out(c.reshape(scattered(c, flat, c.reshape(all, {count * inner}), c.reshape(updates, {count * inner, 1}), join),
+                  dims));
 }
 
 constexpr HloOperator kOperators[] = {

@@ -110,7 +110,8 @@ void import_sort(HloContext& c) {
 void import_top_k(HloContext& c) {
   const ValueId x = c.in(0);
   const int64_t axis = c.axis(-1, c.rank(x)), count = c.whole("k");
-  if (count < 0 || count > c.dims(x)[static_cast<size_t>(axis)]) c.malformed(fmt::format("k = {}", count), "at most the extent");
+  if (count < 0 || count > c.dims(x)[static_cast<size_t>(axis)])
+    c.malformed(fmt::format("k = {}", count), "at most the extent");
   const ValueId places = first_places(c, comparable(c, x), axis, count, c.truth("largest", true));
   c.out(0, c.op("gather_elements", {x, places}, {{"axis", axis}}));
   c.out(1, c.cast(places, c.result_dtype(1)));

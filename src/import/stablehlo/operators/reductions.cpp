@@ -23,7 +23,9 @@ std::string kind_of(const std::string& combiner, DType dtype) {
 void reduce_one(HloContext& c, size_t i, size_t count, const std::string& combiner, const Ints& axes) {
   const ValueId x = c.in(i), initial = c.in(count + i);
   const std::string kind = kind_of(combiner, c.dtype(x));
-  if (kind.empty()) c.unsupported(fmt::format("reductions of {} by {}", dtype_name(c.dtype(x)), combiner.empty() ? "this region" : combiner));
+  if (kind.empty())
+    c.unsupported(
+        fmt::format("reductions of {} by {}", dtype_name(c.dtype(x)), combiner.empty() ? "this region" : combiner));
   const ValueId y = axes.empty() ? x : c.reduce(kind, x, axes, false);
   c.out(i, is_identity(c, combiner, initial) ? y : combined(c, combiner, y, initial));
 }
@@ -32,8 +34,9 @@ void reduce_one(HloContext& c, size_t i, size_t count, const std::string& combin
 bool only_chooses(const HloRegion& region) {
   for (const HloOperation& op : region.operations) {
     const std::string_view name = op.name;
-    if (name != "stablehlo.compare" && name != "stablehlo.select" && name != "stablehlo.and" && name != "stablehlo.or" &&
-        name != "stablehlo.not" && name != "stablehlo.maximum" && name != "stablehlo.minimum" && name != "stablehlo.return")
+    if (name != "stablehlo.compare" && name != "stablehlo.select" && name != "stablehlo.and" &&
+        name != "stablehlo.or" && name != "stablehlo.not" && name != "stablehlo.maximum" &&
+        name != "stablehlo.minimum" && name != "stablehlo.return")
       return false;
   }
   return true;
@@ -82,9 +85,8 @@ void import_reduce(HloContext& c) {
   const ValueId most = c.reduce(kind, x, axes, true);
   const ValueId place = place_of_extremum(c, x, most, axes[0]);
   c.out(0, c.cast(without(c, most, axes[0]), c.dtype(c.in(0))));
-  const ValueId found = c.counts_along(places, axes[0])
-                            ? c.cast(place, c.dtype(places))
-                            : c.op("gather_elements", {places, place}, {{"axis", axes[0]}});
+  const ValueId found = c.counts_along(places, axes[0]) ? c.cast(place, c.dtype(places))
+                                                        : c.op("gather_elements", {places, place}, {{"axis", axes[0]}});
   c.out(1, without(c, found, axes[0]));
 }
 

@@ -27,16 +27,20 @@ void spread(HloContext& c, ValueId x, const Ints& places, const SizeList& sizes)
   for (size_t i = 0; i < places.size(); ++i) {
     if (places[i] < 0 || places[i] >= static_cast<int64_t>(rank) ||
         std::count(places.begin(), places.end(), places[i]) != 1)
-      c.malformed(fmt::format("dimension {} of a result of rank {}", places[i], rank), "different dimensions of the result");
+      c.malformed(fmt::format("dimension {} of a result of rank {}", places[i], rank),
+                  "different dimensions of the result");
     order[i] = static_cast<int64_t>(i);
   }
-  std::sort(order.begin(), order.end(), [&](int64_t a, int64_t b) { return places[static_cast<size_t>(a)] < places[static_cast<size_t>(b)]; });
+  std::sort(order.begin(), order.end(),
+            [&](int64_t a, int64_t b) { return places[static_cast<size_t>(a)] < places[static_cast<size_t>(b)]; });
   Shape wide(rank, 1);
   for (size_t i = 0; i < places.size(); ++i) wide[static_cast<size_t>(places[i])] = c.shape(x)[i];
   c.out(c.broadcast(c.reshape(c.transpose(x, order), wide), sizes));
 }
 
-void import_broadcast_in_dim(HloContext& c) { spread(c, c.in(0), c.integers("broadcast_dimensions", Ints{}), c.result_dims()); }
+void import_broadcast_in_dim(HloContext& c) {
+  spread(c, c.in(0), c.integers("broadcast_dimensions", Ints{}), c.result_dims());
+}
 
 void import_reshape(HloContext& c) { c.out(c.reshape(c.in(0), c.result_dims())); }
 
@@ -80,7 +84,10 @@ void import_concatenate(HloContext& c) {
 }
 
 ValueId edged(HloContext& c, ValueId x, ValueId value, const Ints& low, const Ints& high) {
-  return c.op("pad", {x, value}, {{"low", Shape(low.begin(), low.end())}, {"high", Shape(high.begin(), high.end())}, {"mode", std::string("constant")}});
+  return c.op("pad", {x, value},
+              {{"low", Shape(low.begin(), low.end())},
+               {"high", Shape(high.begin(), high.end())},
+               {"mode", std::string("constant")}});
 }
 
 void import_pad(HloContext& c) {
@@ -126,7 +133,8 @@ ValueId starts_of(HloContext& c, size_t first, size_t count) {
 void import_dynamic_slice(HloContext& c) {
   const ValueId x = c.in(0);
   const Ints sizes = c.integers("slice_sizes");
-  if (static_cast<int>(sizes.size()) != c.rank(x)) c.malformed(fmt::format("{} sizes", sizes.size()), "one for each dimension");
+  if (static_cast<int>(sizes.size()) != c.rank(x))
+    c.malformed(fmt::format("{} sizes", sizes.size()), "one for each dimension");
   if (sizes.empty()) return c.out(x);
   c.out(c.op("dynamic_slice", {x, starts_of(c, 1, sizes.size())}, {{"sizes", Shape(sizes.begin(), sizes.end())}}));
 }

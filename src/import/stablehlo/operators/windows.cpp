@@ -66,8 +66,8 @@ ValueId pooled(HloContext& c, ValueId x, const Windows& w, const std::string& ki
     planes[0] = Emitter::count(Shape(sizes.begin(), first_window - 1));
   }
   planes.insert(planes.end(), first_window, sizes.end());
-  Attrs attrs = {{"kind", kind},       {"window", window},       {"strides", strides},
-                 {"pads_begin", begin}, {"pads_end", end}, {"dilations", dilations}};
+  Attrs attrs = {{"kind", kind},        {"window", window}, {"strides", strides},
+                 {"pads_begin", begin}, {"pads_end", end},  {"dilations", dilations}};
   if (std::any_of(base.begin(), base.end(), [](int64_t b) { return b != 1; })) attrs.set("input_dilations", base);
   const ValueId y = c.op("reduce_window", {c.reshape(turned, planes)}, attrs);
   Shape result(sizes.begin(), first_window);
@@ -94,7 +94,8 @@ void import_reduce_window(HloContext& c) {
   std::string kind = combiner == "add" ? "sum" : combiner;
   if (bools) kind = combiner == "add" || combiner == "or" || combiner == "max" ? "max" : "min";
   if (kind != "sum" && kind != "min" && kind != "max")
-    c.unsupported(fmt::format("windows of {} by {}", dtype_name(c.dtype(x)), combiner.empty() ? "this region" : combiner));
+    c.unsupported(
+        fmt::format("windows of {} by {}", dtype_name(c.dtype(x)), combiner.empty() ? "this region" : combiner));
   const ValueId y = c.cast(pooled(c, comparable(c, x), w, kind), c.dtype(x));
   c.out(is_identity(c, combiner, initial) ? y : combined(c, combiner, y, initial));
 }

@@ -72,12 +72,15 @@ TensorPtr of_bytes(const std::string& digits, const HloType& type, TextReader& r
     return static_cast<uint8_t>(hex_value(digits[at]) * 16 + hex_value(digits[at + 1]));
   };
   if (dtype == DType::kBool) {
-    // Bits, eight in a byte; one byte of equal bits stands for all.
-    const bool splat = given == 1 && (byte(0) == 0 || byte(0) == 0xff);
-    if (!splat && given != (count + 7) / 8)
+    // A byte each, or bits, eight in a byte, as older releases of MLIR write them; one byte of equal bits stands for
+    // all.
+    const bool splat = given == 1 && count != 1 && (byte(0) == 0 || byte(0) == 0xff);
+    const bool whole_bytes = given == count;
+    if (!splat && !whole_bytes && given != (count + 7) / 8)
       does_not_fit(reader, fmt::format("{} bytes for {} bits", given, count));
     Tensor tensor(dtype, splat ? std::vector<int64_t>{} : type.dims);
-    for (int64_t i = 0; i < tensor.num_elements(); ++i) tensor.set_int(i, byte(i / 8) >> (i % 8) & 1);
+    for (int64_t i = 0; i < tensor.num_elements(); ++i)
+      tensor.set_int(i, whole_bytes ? byte(i) & 1 : byte(i / 8) >> (i % 8) & 1);
     return std::make_shared<const Tensor>(std::move(tensor));
   }
   const int bits = dtype_bits(dtype);
@@ -136,7 +139,8 @@ ConstantText read_constant_text(TextReader& reader) {
   if (reader.peek() == '"') {
     std::string text = reader.quoted("the bytes of a constant");
     result.is_bytes = text.starts_with("0x") && text.size() % 2 == 0;
-    for (size_t i = 2; result.is_bytes && i < text.size(); ++i) result.is_bytes = std::isxdigit(static_cast<unsigned char>(text[i])) != 0;
+    for (size_t i = 2; result.is_bytes && i < text.size(); ++i)
+      result.is_bytes = std::isxdigit(static_cast<unsigned char>(text[i])) != 0;
     result.is_foreign = !result.is_bytes;
     if (result.is_bytes) result.bytes = text.substr(2);
     return result;
@@ -156,7 +160,8 @@ TensorPtr constant_of_text(const ConstantText& text, const HloType& type, TextRe
   if (!splat && *count != 0 && text.nesting != type.dims)
     does_not_fit(reader, fmt::format("brackets that are no {}", type.text));
   Tensor tensor(*type.dtype, splat ? std::vector<int64_t>{} : type.dims);
-  for (size_t i = 0; i < text.numbers.size(); ++i) set_element(tensor, static_cast<int64_t>(i), text.numbers[i], reader);
+  for (size_t i = 0; i < text.numbers.size(); ++i)
+    set_element(tensor, static_cast<int64_t>(i), text.numbers[i], reader);
   return std::make_shared<const Tensor>(std::move(tensor));
 }
 

@@ -10,9 +10,9 @@ namespace tessera::inline stablehlo {
 
 // What stands between the angle brackets of dense<...>, before its type is known.
 struct ConstantText {
-  std::vector<std::string_view> numbers;  // in order; views of the text
-  std::vector<int64_t> nesting;           // extents of the brackets
-  std::string bytes;                      // the hexadecimal digits of "0x...", without that
+  std::vector<std::string_view> numbers;      // in order; views of the text
+  std::vector<int64_t> nesting;               // extents of the brackets
+  std::string bytes;                          // the hexadecimal digits of "0x...", without that
   bool is_bytes = false, is_foreign = false;  // foreign: complex numbers, strings
 };
 

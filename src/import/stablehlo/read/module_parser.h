@@ -63,7 +63,8 @@ class ModuleParser {
   class Depth {
    public:
     explicit Depth(ModuleParser& parser) : parser_(parser) {
-      if (++parser_.depth_ > kMostDepth) parser_.reader_.fail("TSR-1121", "brackets inside each other without end", "at most 200");
+      if (++parser_.depth_ > kMostDepth)
+        parser_.reader_.fail("TSR-1121", "brackets inside each other without end", "at most 200");
     }
     ~Depth() { --parser_.depth_; }
     Depth(const Depth&) = delete;

@@ -14,14 +14,30 @@ namespace tessera::inline stablehlo {
 namespace {
 
 constexpr std::pair<std::string_view, DType> kElementTypes[] = {
-    {"f64", DType::kF64},           {"f32", DType::kF32},           {"f16", DType::kF16},
-    {"bf16", DType::kBF16},         {"f8E4M3FN", DType::kF8E4M3FN}, {"f8E4M3FNUZ", DType::kF8E4M3FNUZ},
-    {"f8E5M2", DType::kF8E5M2},     {"f8E5M2FNUZ", DType::kF8E5M2FNUZ}, {"f8E8M0FNU", DType::kF8E8M0},
-    {"f4E2M1FN", DType::kF4E2M1},   {"i64", DType::kI64},           {"i32", DType::kI32},
-    {"i16", DType::kI16},           {"i8", DType::kI8},             {"i4", DType::kI4},
-    {"i2", DType::kI2},             {"i1", DType::kBool},           {"ui64", DType::kU64},
-    {"ui32", DType::kU32},          {"ui16", DType::kU16},          {"ui8", DType::kU8},
-    {"ui4", DType::kU4},            {"ui2", DType::kU2},            {"index", DType::kI64},
+    {"f64", DType::kF64},
+    {"f32", DType::kF32},
+    {"f16", DType::kF16},
+    {"bf16", DType::kBF16},
+    {"f8E4M3FN", DType::kF8E4M3FN},
+    {"f8E4M3FNUZ", DType::kF8E4M3FNUZ},
+    {"f8E5M2", DType::kF8E5M2},
+    {"f8E5M2FNUZ", DType::kF8E5M2FNUZ},
+    {"f8E8M0FNU", DType::kF8E8M0},
+    {"f4E2M1FN", DType::kF4E2M1},
+    {"i64", DType::kI64},
+    {"i32", DType::kI32},
+    {"i16", DType::kI16},
+    {"i8", DType::kI8},
+    {"i4", DType::kI4},
+    {"i2", DType::kI2},
+    {"i1", DType::kBool},
+    {"ui64", DType::kU64},
+    {"ui32", DType::kU32},
+    {"ui16", DType::kU16},
+    {"ui8", DType::kU8},
+    {"ui4", DType::kU4},
+    {"ui2", DType::kU2},
+    {"index", DType::kI64},
 };
 
 std::optional<DType> element_type(std::string_view name) {
@@ -35,9 +51,7 @@ bool is_letter(char c) { return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z')
 
 }  // namespace
 
-bool HloType::is_static() const {
-  return std::find(dims.begin(), dims.end(), kOpen) == dims.end();
-}
+bool HloType::is_static() const { return std::find(dims.begin(), dims.end(), kOpen) == dims.end(); }
 
 const HloAttr* HloAttr::find(const std::string& name) const {
   for (size_t i = 0; i < names.size(); ++i)
@@ -273,8 +287,9 @@ HloAttr ModuleParser::attribute(bool typed) {
     return result;
   }
   if (reader_.peek_is("dense_resource"))
-    reader_.fail("TSR-1122", "the elements of a constant do not stand where it is used",
-                 "dense<...> with all elements: jax's as_text() and MLIR's --mlir-print-elementsattrs-with-hex-if-larger");
+    reader_.fail(
+        "TSR-1122", "the elements of a constant do not stand where it is used",
+        "dense<...> with all elements: jax's as_text() and MLIR's --mlir-print-elementsattrs-with-hex-if-larger");
   if (reader_.accept("loc")) return {HloAttr::Kind::kWord, location()};
   if (reader_.peek_is("tensor")) return {.kind = HloAttr::Kind::kType, .type = type()};
   HloAttr result{HloAttr::Kind::kWord, reader_.symbol("an attribute")};
@@ -374,7 +389,8 @@ HloOperation ModuleParser::operation() {
   else pretty_form(op);
   if (reader_.accept("loc")) op.loc = location();
   if (op.result_types.size() < op.results.size())
-    reader_.fail("TSR-3001", fmt::format("{} types for {} results of {}", op.result_types.size(), op.results.size(), op.name),
+    reader_.fail("TSR-3001",
+                 fmt::format("{} types for {} results of {}", op.result_types.size(), op.results.size(), op.name),
                  "one for each");
   return op;
 }
@@ -455,7 +471,8 @@ void ModuleParser::top_level(HloModule& module) {
       reader_.fail("TSR-1121", fmt::format("'{}' stands outside of a function", op.name), "functions");
   } else {
     const std::string name = reader_.symbol("a module or a function");
-    if (name != "sdy.mesh") reader_.fail("TSR-1121", fmt::format("'{}' stands outside of a function", name), "functions");
+    if (name != "sdy.mesh")
+      reader_.fail("TSR-1121", fmt::format("'{}' stands outside of a function", name), "functions");
     reader_.name('@', "a mesh");
     reader_.expect("=");
     reader_.expect("<");
@@ -487,7 +504,8 @@ HloModule ModuleParser::run() {
   if (main != module.functions.end()) module.main = &main->second;
   else if (module.functions.size() == 1) module.main = &module.functions.begin()->second;
   if (!module.main)
-    reader_.fail("TSR-1121", fmt::format("a module of {} functions, of which none is called main", module.functions.size()),
+    reader_.fail("TSR-1121",
+                 fmt::format("a module of {} functions, of which none is called main", module.functions.size()),
                  "one function, or a main");
   return module;
 }
@@ -505,8 +523,8 @@ bool looks_like_mlir(std::string_view beginning) {
     }
   }
   const std::string_view rest = beginning.substr(at);
-  for (const std::string_view start : {"module @", "module {", "module attributes", "builtin.module", "\"builtin.module\"",
-                                       "func.func ", "\"func.func\"", "#loc"})
+  for (const std::string_view start : {"module @", "module {", "module attributes", "builtin.module",
+                                       "\"builtin.module\"", "func.func ", "\"func.func\"", "#loc"})
     if (rest.starts_with(start)) return true;
   return false;
 }

@@ -16,10 +16,10 @@ namespace tessera::inline stablehlo {
 
 // A type. Only tensors of dtypes that we know have values here; of any other, `text` is what it is called.
 struct HloType {
-  std::string text;             // as it was written
-  std::optional<DType> dtype;   // empty: no tensor, or of elements that we do not have (complex numbers)
-  std::vector<int64_t> dims;    // kOpen for '?'
-  std::vector<HloType> results; // of a function's type
+  std::string text;              // as it was written
+  std::optional<DType> dtype;    // empty: no tensor, or of elements that we do not have (complex numbers)
+  std::vector<int64_t> dims;     // kOpen for '?'
+  std::vector<HloType> results;  // of a function's type
   static constexpr int64_t kOpen = -1;
   bool is_static() const;
 };
@@ -68,7 +68,7 @@ struct HloOperation {
   HloAttr attributes = {HloAttr::Kind::kDictionary};
   std::vector<HloRegion> regions;
   std::vector<HloType> result_types;
-  std::string loc;  // the name that the location has, else empty
+  std::string loc;    // the name that the location has, else empty
   std::string place;  // in the text: "f.mlir:12:5"
 };
 
