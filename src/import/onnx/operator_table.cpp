@@ -1,11 +1,11 @@
 #include "import/onnx/operator_table.h"
 
-#include <algorithm>
 #include <map>
 #include <string>
+#include <utility>
 
+#include "import/common/operator_rows.h"
 #include "import/onnx/operators/handlers.h"
-#include "support/error.h"
 
 namespace tessera::inline onnx_import {
 namespace {
@@ -52,12 +52,7 @@ std::map<std::string_view, Rows> all_families() {
       Rows& rows = domains[of_domain.domain];
       rows.insert(rows.end(), of_domain.rows.begin(), of_domain.rows.end());
     }
-  for (auto& [domain, rows] : domains) {
-    std::sort(rows.begin(), rows.end(),
-              [](const OperatorImporter& a, const OperatorImporter& b) { return a.op_type < b.op_type; });
-    for (size_t i = 1; i < rows.size(); ++i)
-      check(rows[i - 1].op_type != rows[i].op_type, "two rows for " + std::string(rows[i].op_type));
-  }
+  for (auto& [domain, rows] : domains) rows = sorted_rows(std::move(rows), &OperatorImporter::op_type);
   return domains;
 }
 
@@ -75,10 +70,7 @@ std::span<const OperatorImporter> operator_importers() { return importers_of("")
 std::span<const OperatorImporter> contrib_importers() { return importers_of(kContribDomain); }
 
 const OperatorImporter* find_importer(std::string_view domain, std::string_view op_type) {
-  const std::span<const OperatorImporter> rows = importers_of(domain);
-  const auto it = std::lower_bound(rows.begin(), rows.end(), op_type,
-                                   [](const OperatorImporter& row, std::string_view key) { return row.op_type < key; });
-  return it != rows.end() && it->op_type == op_type ? &*it : nullptr;
+  return find_row<OperatorImporter>(importers_of(domain), &OperatorImporter::op_type, op_type);
 }
 
 }  // namespace tessera::inline onnx_import

@@ -11,6 +11,7 @@
 #include "import/common/finished_graph.h"
 #include "import/common/limits.h"
 #include "import/common/refused_model.h"
+#include "import/common/region_emitter.h"
 #include "import/stablehlo/operator_table.h"
 #include "import/stablehlo/stablehlo_import.h"
 #include "support/error.h"
@@ -40,23 +41,6 @@ struct Level {
   Level* outer;                                    // null: the module's
   std::optional<RegionScope> scope = {};           // unless outer is null
   std::unordered_map<ValueId, ValueId> constants;  // of the graph around it, and what they are here
-};
-
-class RegionEmitter final : public Emitter {
- public:
-  RegionEmitter(EmitState& state, const Emitter& around)
-      : Emitter(state), type_(around.op_type()), label_(around.label()) {}
-  const std::string& op_type() const override { return type_; }
-  const std::string& label() const override { return label_; }
-
- protected:
-  Diagnostic malformed_diagnostic(const std::string& found, const std::string& legal,
-                                  const std::string& hint) const override {
-    return {"TSR-1123", fmt::format("{}: {}", type_, found), label_, legal, hint};
-  }
-
- private:
-  std::string type_, label_;
 };
 
 class HloImporter final : public HloWalk {
@@ -173,7 +157,7 @@ class HloImporter final : public HloWalk {
     Region(HloImporter& importer, const std::string& name, const Emitter& around)
         : importer_(importer),
           level_(importer.ops_, importer.evaluator_, importer.level_),
-          emit_(level_.state, around) {
+          emit_(level_.state, around, "TSR-1123") {
       level_.graph.name = name;
       level_.graph.symbols = importer.level_->graph.symbols;
       level_.builder.set_loc(around.label());
@@ -252,7 +236,8 @@ class HloImporter final : public HloWalk {
                              "one value", fmt::format("give --dim {}={}", dim, range->second.hi)});
           else {
             is_missing = true;
-            if (hint.find(dim + "=") == std::string::npos) hint += fmt::format("{}--dim {}=8", hint.empty() ? "" : " ", dim);
+            if (hint.find(dim + "=") == std::string::npos)
+              hint += fmt::format("{}--dim {}=8", hint.empty() ? "" : " ", dim);
           }
         } else if (shape != options_.shapes.end() && shape->second[d] != declared) {
           contradicts(input, fmt::format("{}", fmt::join(shape->second, "x")));
@@ -483,8 +468,7 @@ HloBorder border_of(const HloModule& module) {
   for (const HloOperation& op : main.body.operations) {
     if (op.name != "stablehlo.get_dimension_size" || op.results.size() != 1 || op.operands.size() != 1) continue;
     const auto inner = handed_on.find(op.results[0]);
-    const HloAttr* symbol =
-        inner == handed_on.end() ? nullptr : inner->second->attributes.find("jax.global_constant");
+    const HloAttr* symbol = inner == handed_on.end() ? nullptr : inner->second->attributes.find("jax.global_constant");
     const HloAttr* dimension = op.attributes.find("dimension");
     for (size_t i = 0; symbol && dimension && i < main.body.arguments.size(); ++i) {
       std::vector<std::string>& symbols = border.inputs[i].symbols;

@@ -1,39 +1,28 @@
 #include "import/tflite/operator_table.h"
 
-#include <algorithm>
 #include <string_view>
 #include <vector>
 
+#include "import/common/operator_rows.h"
 #include "import/tflite/operators/handlers.h"
-#include "support/error.h"
 
 namespace tessera::inline tflite_import {
 namespace {
 
 // Sorted by number.
 const std::vector<TfliteOperator>& all_operators() {
-  static const std::vector<TfliteOperator> table = [] {
-    std::vector<TfliteOperator> all;
-    for (const auto family :
-         {arithmetic_operators(), contraction_operators(), flow_operators(), fourier_operators(), indexing_operators(),
-          normalization_operators(), pooling_operators(), quantization_operators(), recurrent_operators(),
-          reduction_operators(), resizing_operators(), shape_operators(), slicing_operators(), unary_operators()})
-      all.insert(all.end(), family.begin(), family.end());
-    std::sort(all.begin(), all.end(), [](const auto& a, const auto& b) { return a.code < b.code; });
-    for (size_t i = 1; i < all.size(); ++i) check(all[i - 1].code != all[i].code, "two rows for an operator");
-    return all;
-  }();
+  static const std::vector<TfliteOperator> table = sorted_rows(
+      {arithmetic_operators(), contraction_operators(), flow_operators(), fourier_operators(), indexing_operators(),
+       normalization_operators(), pooling_operators(), quantization_operators(), recurrent_operators(),
+       reduction_operators(), resizing_operators(), shape_operators(), slicing_operators(), unary_operators()},
+      &TfliteOperator::code);
   return table;
 }
 
 }  // namespace
 
 const TfliteOperator* find_operator(tflite::BuiltinOperator code) {
-  const auto& all = all_operators();
-  const auto it =
-      std::lower_bound(all.begin(), all.end(), code,
-                       [](const TfliteOperator& row, tflite::BuiltinOperator key) { return row.code < key; });
-  return it != all.end() && it->code == code ? &*it : nullptr;
+  return find_row<TfliteOperator>(all_operators(), &TfliteOperator::code, code);
 }
 
 CustomHandler find_custom_operator(std::string_view name) {

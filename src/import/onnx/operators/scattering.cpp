@@ -6,6 +6,7 @@
 #include <numeric>
 
 #include "arith/simplify.h"
+#include "import/common/functions.h"
 #include "import/onnx/operators/handlers.h"
 #include "import/onnx/operators/helpers.h"
 
@@ -14,13 +15,11 @@ namespace {
 
 using Ints = std::vector<int64_t>;
 
-// attribute `reduction` since opset 16: how an update and what was there are joined; empty: it replaces it.
+// attribute `reduction` since opset 16: how an update and what was there are joined; "none": it replaces it.
 std::string joining_op(NodeContext& c) {
-  const std::string reduction = c.attrs.get_string("reduction", "none");
-  static constexpr std::pair<const char*, const char*> kOps[] = {
-      {"none", ""}, {"add", "add"}, {"mul", "mul"}, {"min", "min"}, {"max", "max"}};
-  for (const auto& [theirs, ours] : kOps)
-    if (reduction == theirs) return ours;
+  std::string reduction = c.attrs.get_string("reduction", "none");
+  for (const char* known : {"none", "add", "mul", "min", "max"})
+    if (reduction == known) return reduction;
   c.malformed(fmt::format("reduction = {}", reduction), "none, add, mul, min, max");
 }
 
@@ -44,7 +43,7 @@ std::optional<ValueId> at_known_places(NodeContext& c, ValueId x, ValueId update
   const Ints dims = c.dims(x);
   bool row = !places.empty();
   for (size_t u = 0; u < places.size(); ++u) row = row && places[u] == places[0] + static_cast<int64_t>(u);
-  const auto joined = [&](ValueId old, ValueId update) { return join.empty() ? update : c.op(join, {old, update}); };
+  const auto joined = [&](ValueId old, ValueId update) { return join == "none" ? update : c.op(join, {old, update}); };
   if (row) {
     std::vector<ValueId> parts;
     const auto old = [&](int64_t first, int64_t end) { return c.slice(x, {first, 0}, {end - first, dims[1]}, {1, 1}); };
@@ -58,30 +57,13 @@ std::optional<ValueId> at_known_places(NodeContext& c, ValueId x, ValueId update
   Ints update_of(static_cast<size_t>(dims[0]), -1);
   for (size_t u = 0; u < places.size(); ++u) {
     int64_t& update = update_of[static_cast<size_t>(places[u])];
-    if (update >= 0 && !join.empty()) return std::nullopt;  // two at one place join each other
+    if (update >= 0 && join != "none") return std::nullopt;  // two at one place join each other
     update = static_cast<int64_t>(u);
   }
   if (std::find(update_of.begin(), update_of.end(), -1) != update_of.end()) return std::nullopt;
   Tensor table(DType::kI64, {dims[0]});
   for (int64_t p = 0; p < dims[0]; ++p) table.set_int(p, update_of[static_cast<size_t>(p)]);
   return joined(x, c.op("gather", {updates, c.constant_value(std::move(table))}, {{"axis", int64_t{0}}}));
-}
-
-// x [..., n, I] with updates [..., m, I] at places [..., m] of the dimension before the last; what is outside is left
-// out.
-ValueId at_places(NodeContext& c, ValueId x, ValueId places, ValueId updates, const std::string& join) {
-  const Shape dims = c.shape(x);
-  const size_t rank = dims.size();
-  const Expr rows = Emitter::count(Shape(dims.begin(), dims.end() - 2));
-  const Expr n = dims[rank - 2], inner = dims[rank - 1], m = c.shape(updates)[rank - 2];
-  if (is_const_int(m, 0)) return x;
-  const DType dtype = c.dtype(x);
-  const DType joined = dtype == DType::kBool && !join.empty() ? DType::kU8 : dtype;  // an order for bool, too
-  const auto as_joined = [&](ValueId v, const Shape& to) { return c.reshape(c.cast(v, joined), to); };
-  const ValueId y = c.op(
-      "scatter", {as_joined(x, {rows, n, inner}), c.reshape(places, {rows, m}), as_joined(updates, {rows, m, inner})},
-      {{"join", join.empty() ? std::string("none") : join}});
-  return c.cast(c.reshape(y, dims), dtype);
 }
 
 void require_updates(NodeContext& c, bool fits) {
@@ -95,7 +77,7 @@ void require_updates(NodeContext& c, bool fits) {
 
 ValueId scattered(NodeContext& c, ValueId x, ValueId places, ValueId updates) {
   const Shape dims = {c.shape(x)[0], 1}, update_dims = {c.shape(updates)[0], 1};
-  const ValueId y = at_places(c, c.reshape(x, dims), places, c.reshape(updates, update_dims), "");
+  const ValueId y = scattered(c, c.reshape(x, dims), places, c.reshape(updates, update_dims), "none");
   return c.reshape(y, {dims[0]});
 }
 
@@ -144,7 +126,7 @@ void import_scatter_nd(NodeContext& c) {
     inside = inside ? c.op("logical_and", {*inside, fits}) : fits;
   }
   const ValueId at = c.op("select", {*inside, *place, c.integer(-1)});
-  c.out(0, c.reshape(at_places(c, rows, at, update_rows, join), dims));
+  c.out(0, c.reshape(scattered(c, rows, at, update_rows, join), dims));
 }
 
 void import_scatter_elements(NodeContext& c) {
@@ -183,7 +165,7 @@ void import_scatter_elements(NodeContext& c) {
     return c.reshape(t, with_inner);
   };
   const ValueId rows = turned(x);
-  const ValueId y = at_places(c, rows, c.transpose(places, perm), turned(updates), join);
+  const ValueId y = scattered(c, rows, c.transpose(places, perm), turned(updates), join);
   Shape flat = c.shape(y);
   flat.pop_back();
   c.out(0, c.transpose(c.reshape(y, flat), perm));
