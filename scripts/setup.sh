@@ -7,12 +7,14 @@
 #   scripts/setup.sh --cuda      also nvcc (100 MB), by which a test compiles the CUDA C++ that is printed
 #   scripts/setup.sh --torch     also PyTorch, for tests that need it (5 GB)
 #   scripts/setup.sh --jax       also JAX and flax, for tests that need them (700 MB)
+#   scripts/setup.sh --mlir      also mlir-opt, by which a test checks what --emit linalg writes (150 MB)
+#   scripts/setup.sh --browser   also Chromium, by which a test looks at the page of report (300 MB)
 #   scripts/setup.sh --llm       also tokenizers, a server's packages and two language models, for tests of them (350 MB)
 #   scripts/setup.sh --check     install nothing; say what is missing, exit 1 if anything is
 #
 # What goes where:  Debian packages -> the system;  Python packages, Open MPI with its headers and mpirun
 # among them -> .venv/ (pinned in scripts/requirements.txt);
-# PyTorch -> .venv-torch/ (scripts/requirements-torch.txt);  JAX -> .venv-jax/ (scripts/requirements-jax.txt);  what language models need -> .venv-llm/;
+# PyTorch -> .venv-torch/, JAX -> .venv-jax/ (scripts/requirements-torch.txt, -jax.txt);  what language models need -> .venv-llm/;
 # the ONNX schema -> .deps/onnx/;  the PP-OCR models of the demo
 # -> .deps/ppocr/;  magika's model -> .deps/magika/ (both pinned, checked by sha256).
 set -euo pipefail
@@ -65,10 +67,12 @@ for argument in "$@"; do
     --cuda) cuda=1 ;;
     --torch) with_torch=1 ;;
     --jax) with_jax=1 ;;
+    --mlir) packages+=(mlir-19-tools) ;;
+    --browser) packages+=(chromium) ;;
     --llm) with_llm=1 ;;
     --check) check_only=1 ;;
-    -h | --help) sed -n '2,18s/^# \{0,1\}//p' "$0"; exit 0 ;;
-    *) echo "setup: unknown option '$argument'; known: --dev --cuda --torch --jax --llm --check" >&2; exit 1 ;;
+    -h | --help) sed -n '2,20s/^# \{0,1\}//p' "$0"; exit 0 ;;
+    *) echo "setup: unknown option '$argument'; known: --dev --cuda --torch --jax --mlir --browser --llm --check" >&2; exit 1 ;;
   esac
 done
 

@@ -11,12 +11,14 @@
 #include <CLI/CLI.hpp>
 #include <nlohmann/json.hpp>
 
+#include "codegen/linalg/linalg.h"
 #include "commands.h"
 #include "compile_flags.h"
 #include "compile_watch.h"
 #include "driver/compile.h"
 #include "driver/engine/output_guard.h"
 #include "flag_use.h"
+#include "graph/flow.h"
 #include "package/atomic_file.h"
 #include "progress.h"
 #include "step_progress.h"
@@ -37,6 +39,13 @@ const std::map<std::string, Emit> kEmits = {
     {"module", Emit::kModule}, {"exe", Emit::kExecutable},   {"c", Emit::kCSource},      {"graph", Emit::kGraph},
     {"loop", Emit::kLoop},     {"program", Emit::kProgram},  {"llvm", Emit::kLlvm},      {"asm", Emit::kAsm},
     {"obj", Emit::kObj},       {"opencl", Emit::kGpuSource}, {"cuda", Emit::kGpuSource}, {"hip", Emit::kGpuSource}};
+
+// And linalg, which is made of the graph before a compile.
+std::vector<std::string> emit_names() {
+  std::vector<std::string> names = {"linalg"};
+  for (const auto& [name, emit] : kEmits) names.push_back(name);
+  return names;
+}
 
 bool is_text(Emit emit) {
   return emit != Emit::kModule && emit != Emit::kObj && emit != Emit::kExecutable && emit != Emit::kCSource;
@@ -129,7 +138,19 @@ void refuse_other_target(const CompileCommand& command) {
        .hint = {}});
 }
 
+// The model as it is read, before any pass, as MLIR.
+int emit_linalg(const CompileCommand& command) {
+  const DriverOptions nobody;
+  PassRunner unwatched(nobody);
+  const std::string output = command.output.empty() ? "-" : command.output;
+  if (output != "-") refuse_to_overwrite(output, files_of_model(command.model));
+  const Graph graph = graph_alone(read_model(command.model, driver_options(command.flags), unwatched));
+  write_text(output, linalg_text(graph));
+  return kExitOk;
+}
+
 int compile(const CompileCommand& command) {
+  if (command.emit == "linalg") return emit_linalg(command);
   const auto begin = std::chrono::steady_clock::now();
   Progress progress("compiling " + std::filesystem::path(command.model).filename().string());
   FlagUse use;
@@ -222,9 +243,9 @@ Command add_compile_command(CLI::App& root) {
          "exe, the folder MODEL for c), and standard output for text")
       ->type_name("FILE");
   app->add_option("--emit", command->emit,
-                  "What to write: module, exe, c, opencl, cuda, hip, graph, loop, program, llvm, asm, obj")
+                  "What to write: module, exe, c, opencl, cuda, hip, graph, linalg, loop, program, llvm, asm, obj")
       ->capture_default_str()
-      ->check(CLI::IsMember(kEmits))
+      ->check(CLI::IsMember(emit_names()))
       ->type_name("KIND");
   app->add_flag("--force", command->force, "Replace the output also where it is no module, or of another model");
   app->add_flag("--json", command->json, "Print one line of JSON instead of text: bytes, kernels, seconds, ...");

@@ -1,4 +1,9 @@
 // tessera verify DIR...
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstdlib>
+#include <cstring>
 #include <iostream>
 #include <memory>
 #include <thread>
@@ -10,6 +15,7 @@
 #include "commands.h"
 #include "compile_flags.h"
 #include "run_flags.h"
+#include "support/error.h"
 #include "terminal.h"
 #include "tessera/tessera.h"
 
@@ -24,6 +30,7 @@ struct VerifyCommand {
   Tolerance tolerance{.rtol = 1e-3, .atol = 1e-7, .mtol = 0};
   RunnerSettings runner{.jobs = 0, .timeout_seconds = 60};
   bool quiet = false;
+  std::string against;
 };
 
 std::string verdict_text(CaseVerdict verdict) {
@@ -37,7 +44,31 @@ std::string verdict_text(CaseVerdict verdict) {
   return "";
 }
 
+// A model beside the module of PyTorch that it came from: Python has both. Does not return where that starts.
+int verify_against(const VerifyCommand& command) {
+  if (command.dirs.size() != 1)
+    throw UserError({.id = "TSR-4084",
+                     .message = fmt::format("--against compares one model, and {} are given", command.dirs.size()),
+                     .node = {},
+                     .legal = "tessera verify MODEL --against module.py",
+                     .hint = {}});
+  const char* named = std::getenv("TESSERA_PYTHON");
+  const std::string python = named ? named : "python3";
+  std::vector<std::string> words = {python, "-m", "tessera._against", command.dirs[0], "--against", command.against};
+  if (command.tolerance.mtol > 0) words.insert(words.end(), {"--bound", fmt::format("{}", command.tolerance.mtol)});
+  std::vector<char*> arguments;
+  for (std::string& word : words) arguments.push_back(word.data());
+  arguments.push_back(nullptr);
+  execvp(arguments[0], arguments.data());
+  throw UserError({.id = "TSR-4084",
+                   .message = fmt::format("'{}' cannot be started: {}", python, std::strerror(errno)),
+                   .node = {},
+                   .legal = "a Python that has torch and tessera",
+                   .hint = "set TESSERA_PYTHON to it"});
+}
+
 int verify(const VerifyCommand& command) {
+  if (!command.against.empty()) return verify_against(command);
   CaseOptions options;
   options.open.driver = driver_options(command.compile);
   // Cases run side by side; one thread each unless asked for more.
@@ -87,6 +118,12 @@ Command add_verify_command(CLI::App& root) {
       ->capture_default_str()
       ->check(CLI::Range(0.001, 1e6))
       ->type_name("S");
+  app->add_option("--against", command->against,
+                  "Compare one model with what it was exported from: a .py file with a module of\nPyTorch "
+                  "('model', 'make_model' or 'Model') or a .pt2 file, on generated inputs of two batch\nsizes; "
+                  "says which operator of the module is the first that differs. With the Python\nof "
+                  "TESSERA_PYTHON, which has torch and tessera")
+      ->type_name("FILE");
   app->add_flag("-q,--quiet", command->quiet, "Print no line for cases that pass");
   add_tolerance_flags(*app, command->tolerance);
   add_compile_flags(*app, command->compile);
@@ -98,7 +135,8 @@ Command add_verify_command(CLI::App& root) {
       "The last line is 'N passed, N failed'; exit code 2 when any failed, else 1 when a case has no data.\n"
       "Examples:\n"
       "  tessera verify onnx-cases/node\n"
-      "  tessera verify resnet50 --mtol 1e-4 --threads 2");
+      "  tessera verify resnet50 --mtol 1e-4 --threads 2\n"
+      "  tessera verify model.onnx --against module.py");
   return {app, [command] { return verify(*command); }};
 }
 

@@ -29,6 +29,7 @@ Command add_bench_command(CLI::App& root);
 Command add_explain_command(CLI::App& root);
 Command add_inspect_command(CLI::App& root);
 Command add_export_command(CLI::App& root);
+Command add_report_command(CLI::App& root);
 Command add_operators_command(CLI::App& root);
 Command add_doctor_command(CLI::App& root);
 Command add_diff_command(CLI::App& root);
@@ -56,7 +57,7 @@ inline constexpr Command (*kVerbs[])(CLI::App& root) = {
     add_bisect_command,      add_reduce_command,   add_opt_command,       add_schedule_command, add_tune_command,
     add_db_command,          add_quantize_command, add_train_command,     add_grad_command,     add_gradcheck_command,
     add_parallelize_command, add_generate_command, add_serve_command,     add_worker_command,   add_completion_command,
-    add_man_command,
+    add_man_command,         add_report_command,
 };
 
 }  // namespace tessera

@@ -26,7 +26,7 @@ def module_of(path: str) -> Any:
         return torch.export.load(path).module()
     spec = importlib.util.spec_from_file_location(pathlib.Path(path).stem, path)
     if spec is None or spec.loader is None or not pathlib.Path(path).exists():
-        raise Error(f"'{path}' is no Python file", id="TSR-4046", legal="a .py file with a module of PyTorch, or a .pt2 file")
+        raise Error(f"'{path}' is no Python file", id="TSR-4084", legal="a .py file with a module of PyTorch, or a .pt2 file")
     source = importlib.util.module_from_spec(spec)
     sys.path.insert(0, str(pathlib.Path(path).resolve().parent))
     spec.loader.exec_module(source)
@@ -34,7 +34,7 @@ def module_of(path: str) -> Any:
         found = getattr(source, name, None)
         if found is not None:
             return (found if isinstance(found, torch.nn.Module) else found()).eval()
-    raise Error(f"'{path}' has no model", id="TSR-4046", legal="a module called `model`, a function `make_model` or a class `Model`")
+    raise Error(f"'{path}' has no model", id="TSR-4084", legal="a module called `model`, a function `make_model` or a class `Model`")
 
 
 def generated(infos: Any, batch: int, seed: int) -> list[np.ndarray]:
@@ -190,7 +190,7 @@ def main() -> int:
     try:
         import torch  # noqa: F401
     except ImportError:
-        print("error TSR-4046: PyTorch is not installed for this Python\n  legal: a Python with torch and tessera: TESSERA_PYTHON=/path/to/python", file=sys.stderr)
+        print("error TSR-4084: PyTorch is not installed for this Python\n  legal: a Python with torch and tessera: TESSERA_PYTHON=/path/to/python", file=sys.stderr)
         return FAILED
     try:
         return verify(given.model, given.against, batches=tuple(given.batch or (2, 3)), bound=given.bound, seed=given.seed)
