@@ -18,12 +18,12 @@
 #include "driver/engine/open_model.h"
 #include "driver/engine/output_guard.h"
 #include "graph/flow.h"
+#include "package/atomic_file.h"
 #include "progress.h"
 #include "report_page.h"
 #include "run_flags.h"
 #include "step_progress.h"
 #include "support/error.h"
-#include "package/atomic_file.h"
 #include "terminal.h"
 
 namespace tessera {
@@ -101,13 +101,13 @@ int report(const ReportCommand& command) {
   const MachinePeaks peaks = measure_roofline(threads, model->kernels());
   const nlohmann::json explanation = to_json(explained.explanation);
   const nlohmann::json data = {{"model", std::filesystem::path(command.model).filename().string()},
-                         {"target", explained.explanation.target},
-                         {"threads", threads},
-                         {"nodes", nodes_json(graph)},
-                         {"kernels", kernels_json(*model, times, peaks)},
-                         {"roofline", roofline_json(peaks, threads)},
-                         {"explained", explanation},
-                         {"module", std::move(inspected)}};
+                               {"target", explained.explanation.target},
+                               {"threads", threads},
+                               {"nodes", nodes_json(graph)},
+                               {"kernels", kernels_json(*model, times, peaks)},
+                               {"roofline", roofline_json(peaks, threads)},
+                               {"explained", explanation},
+                               {"module", std::move(inspected)}};
   std::string page(kReportPage);
   constexpr std::string_view kPlace = "__DATA__";
   page.replace(page.find(kPlace), kPlace.size(), in_page(data));

@@ -1,6 +1,6 @@
-// The run-time C API with C++'s ownership: modules and sessions that free themselves, tensors as spans with shapes, errors as
-// exceptions. A thin layer in one header, without code of its own in any library: link what tessera.h takes (pkg-config
-// tessera, or find_package(tessera) and tessera::runtime). C++17.
+// The run-time C API with C++'s ownership: modules and sessions that free themselves, tensors as spans with shapes,
+// errors as exceptions. A thin layer in one header, without code of its own in any library: link what tessera.h takes
+// (pkg-config tessera, or find_package(tessera) and tessera::runtime). C++17.
 //
 //   namespace rt = tessera::run_time;
 //   rt::Module module("resnet50.so");
@@ -8,8 +8,8 @@
 //   std::vector<float> image(1 * 3 * 224 * 224), scores(1000);
 //   session.run({rt::view(image, {1, 3, 224, 224})}, {rt::view(scores, {1, 1000})});
 //
-// Thread safety is the C API's: a Module may be shared, a Session is used by one thread at a time. `run` allocates nothing
-// when it is given tensors that it does not have to make.
+// Thread safety is the C API's: a Module may be shared, a Session is used by one thread at a time. `run` allocates
+// nothing when it is given tensors that it does not have to make.
 #ifndef TESSERA_TESSERA_HPP_
 #define TESSERA_TESSERA_HPP_
 
@@ -80,7 +80,8 @@ class TensorView {
     tensor_.rank = static_cast<std::int32_t>(rank);
     for (std::size_t d = 0; d < rank; ++d) tensor_.dims[d] = dims[d];
   }
-  TensorView(void* data, tessera_dtype dtype, const Shape& shape) : TensorView(data, dtype, shape.data(), shape.size()) {}
+  TensorView(void* data, tessera_dtype dtype, const Shape& shape)
+      : TensorView(data, dtype, shape.data(), shape.size()) {}
 
   const tessera_tensor& c_tensor() const noexcept { return tensor_; }
   tessera_dtype dtype() const noexcept { return tensor_.dtype; }
@@ -106,11 +107,13 @@ class TensorView {
 template <typename Container>
 TensorView view(Container& elements, const Shape& shape) {
   using Element = std::remove_pointer_t<decltype(elements.data())>;
-  static_assert(!std::is_same_v<std::remove_cv_t<Container>, std::vector<bool>>, "a vector of bools has no elements in memory");
+  static_assert(!std::is_same_v<std::remove_cv_t<Container>, std::vector<bool>>,
+                "a vector of bools has no elements in memory");
   // The C API reads inputs through the same structure that outputs are written through.
   TensorView result(const_cast<std::remove_cv_t<Element>*>(elements.data()), detail::dtype_of<Element>(), shape);
   if (static_cast<std::int64_t>(elements.size()) != result.size())
-    throw Error(TESSERA_INVALID_ARGUMENT, "", std::to_string(elements.size()) + " elements for a shape of " + std::to_string(result.size()));
+    throw Error(TESSERA_INVALID_ARGUMENT, "",
+                std::to_string(elements.size()) + " elements for a shape of " + std::to_string(result.size()));
   return result;
 }
 
@@ -173,8 +176,12 @@ class Module {
   std::size_t num_outputs() const { return static_cast<std::size_t>(tessera_module_num_outputs(get())); }
   TensorInfo input(std::size_t index) const { return info(tessera_module_input, index, "input"); }
   TensorInfo output(std::size_t index) const { return info(tessera_module_output, index, "output"); }
-  std::vector<TensorInfo> inputs() const { return all(num_inputs(), [&](std::size_t i) { return input(i); }); }
-  std::vector<TensorInfo> outputs() const { return all(num_outputs(), [&](std::size_t i) { return output(i); }); }
+  std::vector<TensorInfo> inputs() const {
+    return all(num_inputs(), [&](std::size_t i) { return input(i); });
+  }
+  std::vector<TensorInfo> outputs() const {
+    return all(num_outputs(), [&](std::size_t i) { return output(i); });
+  }
   std::vector<TensorInfo> states() const {
     return all(static_cast<std::size_t>(tessera_module_num_states(get())),
                [&](std::size_t i) { return info(tessera_module_state, i, "state"); });
@@ -240,9 +247,11 @@ class Session {
   void run(const TensorView* inputs, std::size_t num_inputs, const TensorView* outputs, std::size_t num_outputs) {
     static_assert(sizeof(TensorView) == sizeof(tessera_tensor), "an array of views is one of the C API's tensors");
     tessera_error error{};
-    detail::require(tessera_session_run(get(), reinterpret_cast<const tessera_tensor*>(inputs), static_cast<std::int32_t>(num_inputs),
-                                        reinterpret_cast<const tessera_tensor*>(outputs), static_cast<std::int32_t>(num_outputs), &error),
-                    error);
+    detail::require(
+        tessera_session_run(get(), reinterpret_cast<const tessera_tensor*>(inputs),
+                            static_cast<std::int32_t>(num_inputs), reinterpret_cast<const tessera_tensor*>(outputs),
+                            static_cast<std::int32_t>(num_outputs), &error),
+        error);
   }
   void run(std::initializer_list<TensorView> inputs, std::initializer_list<TensorView> outputs) {
     run(inputs.begin(), inputs.size(), outputs.begin(), outputs.size());
@@ -256,7 +265,8 @@ class Session {
     tessera_error error{};
     std::vector<tessera_tensor> given;
     for (const TensorView& input : inputs) given.push_back(input.c_tensor());
-    detail::require(tessera_session_prepare(get(), given.data(), static_cast<std::int32_t>(given.size()), &error), error);
+    detail::require(tessera_session_prepare(get(), given.data(), static_cast<std::int32_t>(given.size()), &error),
+                    error);
     std::vector<Tensor> results = make_outputs();
     std::vector<TensorView> views(results.begin(), results.end());
     run(inputs, views);

@@ -47,7 +47,8 @@ __all__ = [
     "CalibrationDataReader", "CalibrationMethod", "Error", "ExecutionMode", "GraphOptimizationLevel", "IOBinding",
     "InferenceSession", "InternalError", "JaxFunction", "Model", "NodeArg", "OpenModel", "OrtValue", "QuantFormat", "QuantType",
     "SessionOptions", "Tensor", "TensorInfo", "arange", "build", "capture", "compile", "compile_file", "concat", "cond",
-    "eager_numerics", "from_jax", "frontend", "full", "get_all_providers", "get_available_providers", "get_device", "grad", "graph", "hessian",
+    "eager_numerics", "from_jax", "frontend", "full", "get_all_providers", "get_available_providers", "get_device", "grad", "graph",
+    "hessian",
     "hvp", "jacobian", "jit", "jvp", "load", "nn", "no_grad", "ones", "optim", "quantize_dynamic", "quantize_static",
     "scan", "stack", "te", "tensor", "value_and_grad", "vjp", "where", "zeros",
 ]

@@ -34,7 +34,9 @@ def module_of(path: str) -> Any:
         found = getattr(source, name, None)
         if found is not None:
             return (found if isinstance(found, torch.nn.Module) else found()).eval()
-    raise Error(f"'{path}' has no model", id="TSR-4084", legal="a module called `model`, a function `make_model` or a class `Model`")
+    raise Error(
+        f"'{path}' has no model", id="TSR-4084", legal="a module called `model`, a function `make_model` or a class `Model`"
+    )
 
 
 def generated(infos: Any, batch: int, seed: int) -> list[np.ndarray]:
@@ -146,7 +148,9 @@ def first_difference(module: Any, path: str, inputs: list[np.ndarray], names: li
     return "every value of the module is in the file but for the outputs: they are other ones, or in another order"
 
 
-def verify(path: str, against: str, *, batches: tuple[int, ...] = (2, 3), bound: float = 1e-4, seed: int = 0, report: Any = print) -> int:
+def verify(
+    path: str, against: str, *, batches: tuple[int, ...] = (2, 3), bound: float = 1e-4, seed: int = 0, report: Any = print
+) -> int:
     """Compares; answers an exit code: 0 the same, 2 different."""
     import torch
 
@@ -169,11 +173,15 @@ def verify(path: str, against: str, *, batches: tuple[int, ...] = (2, 3), bound:
             distance = off(ours, theirs)
             if distance <= bound:
                 continue
-            report(f"DIFFERENT for {sizes}: output {i} '{compiled.outputs[i].name}' {list(ours.shape)} is off by {distance:.3g} of its largest"
-                   f" magnitude (bound {bound:g}); the module's is {list(theirs.shape)}")
+            report(
+                f"DIFFERENT for {sizes}: output {i} '{compiled.outputs[i].name}' {list(ours.shape)} is off by {distance:.3g} of its largest"
+                f" magnitude (bound {bound:g}); the module's is {list(theirs.shape)}"
+            )
             report("  " + first_difference(module, path, inputs, names, bound))
             return DIFFERENT
-        report(f"same for {sizes}: {len(got)} outputs, at most {max(map(off, got, want), default=0.0):.1e} of the largest magnitude")
+        report(
+            f"same for {sizes}: {len(got)} outputs, at most {max(map(off, got, want), default=0.0):.1e} of the largest magnitude"
+        )
     if not is_open:
         report("  the file fixes all sizes, so one batch size was tried")
     return SAME
@@ -190,7 +198,11 @@ def main() -> int:
     try:
         import torch  # noqa: F401
     except ImportError:
-        print("error TSR-4084: PyTorch is not installed for this Python\n  legal: a Python with torch and tessera: TESSERA_PYTHON=/path/to/python", file=sys.stderr)
+        print(
+            "error TSR-4084: PyTorch is not installed for this Python\n"
+            "  legal: a Python with torch and tessera: TESSERA_PYTHON=/path/to/python",
+            file=sys.stderr,
+        )
         return FAILED
     try:
         return verify(given.model, given.against, batches=tuple(given.batch or (2, 3)), bound=given.bound, seed=given.seed)

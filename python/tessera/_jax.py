@@ -30,7 +30,9 @@ class JaxFunction:
         leaves, structure = jax.tree_util.tree_flatten(args)
         if structure != self._arguments:
             raise Error(
-                f"the arguments have the structure {structure}", id="TSR-4034", legal=f"that of the example arguments: {self._arguments}",
+                f"the arguments have the structure {structure}",
+                id="TSR-4034",
+                legal=f"that of the example arguments: {self._arguments}",
             )
         inputs = [np.asarray(leaf, info.dtype) for leaf, info in zip(leaves, self.model.inputs)]
         return jax.tree_util.tree_unflatten(self._results, self.model.run(inputs))

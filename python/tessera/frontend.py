@@ -1,10 +1,10 @@
 """Models of frameworks, in the four steps of a compiler's usual sample: import, build, create, run.
 
-    module, params = tessera.frontend.from_pytorch(model, [("input", (1, 3, 224, 224))])
-    lib = tessera.build(module, target="native", params=params, opt_level=3)
-    lib.set_input("input", image)
-    lib.run()
-    scores = lib.get_output(0)
+module, params = tessera.frontend.from_pytorch(model, [("input", (1, 3, 224, 224))])
+lib = tessera.build(module, target="native", params=params, opt_level=3)
+lib.set_input("input", image)
+lib.run()
+scores = lib.get_output(0)
 """
 
 from __future__ import annotations
@@ -53,7 +53,9 @@ class Built:
         self.set_input(**inputs)
         missing = [name for name in self._names if name not in self._inputs]
         if missing:
-            raise Error(f"no value for {', '.join(missing)}", id="TSR-4034", legal="a value for each input: set_input(NAME, VALUE)")
+            raise Error(
+                f"no value for {', '.join(missing)}", id="TSR-4034", legal="a value for each input: set_input(NAME, VALUE)"
+            )
         self._outputs = self.model.run([self._inputs[name] for name in self._names])
         return self._outputs
 
@@ -87,7 +89,8 @@ def from_pytorch(model: Any, shapes: Iterable[tuple[str, Shape] | tuple[str, tup
         described.append((name, tuple(shape[0]) if typed else tuple(shape), shape[1] if typed else "float32"))
     if not hasattr(model, "graph_signature"):
         examples = tuple(
-            torch.zeros(shape, dtype=getattr(torch, {"float": "float32", "int": "int32"}.get(dtype, dtype))) for _, shape, dtype in described
+            torch.zeros(shape, dtype=getattr(torch, {"float": "float32", "int": "int32"}.get(dtype, dtype)))
+            for _, shape, dtype in described
         )
         model = torch.export.export(model.eval(), examples)
     return ImportedModule(archive_of(model), [name for name, _, _ in described], "PyTorch"), {}
@@ -116,13 +119,19 @@ def from_jax(function: Any, *args: Any) -> tuple[ImportedModule, dict]:
     return ImportedModule(text.encode(), names, "JAX"), {}
 
 
-def build(module: ImportedModule, target: str = "native", params: Mapping[str, Any] | None = None, opt_level: int = 3, **options: Any) -> Built:
+def build(
+    module: ImportedModule, target: str = "native", params: Mapping[str, Any] | None = None, opt_level: int = 3, **options: Any
+) -> Built:
     """Compiles what a frontend has read. ``target`` is "native" (also "llvm" and "cpu") or a processor as in :func:`tessera.compile`,
     whose further arguments are ``options``. ``params`` is what the frontend answered beside the module."""
     from . import compile
 
     if params:
-        raise Error("parameters are given apart from the module", id="TSR-4034", legal="what the frontend answered: parameters stay in the module")
+        raise Error(
+            "parameters are given apart from the module",
+            id="TSR-4034",
+            legal="what the frontend answered: parameters stay in the module",
+        )
     shapes = getattr(module, "shapes", {})
     given = None if target in ("native", "llvm", "cpu") else target
     return Built(compile(module.source, target=given, opt_level=opt_level, shapes=shapes, **options), module.names)

@@ -1,6 +1,6 @@
 """`tessera report`: one page with the model's graph, kernels, roofline and memory, which works in a browser without network.
 
-    report_test.py TESSERA"""
+report_test.py TESSERA"""
 
 import json
 import pathlib
@@ -26,8 +26,13 @@ def network(blocks):
         nodes.append(helper.make_node("Conv", [last, f"w{i}"], [f"c{i}"], name=f"/layer{i // 4}/conv{i}/Conv", pads=[1, 1, 1, 1]))
         nodes.append(helper.make_node("Relu", [f"c{i}"], [f"r{i}"], name=f"/layer{i // 4}/relu{i}/<Relu> & co"))
         last = f"r{i}"
-    graph = helper.make_graph(nodes, "g", [helper.make_tensor_value_info("x", TensorProto.FLOAT, [1, 8, 16, 16])],
-                              [helper.make_tensor_value_info(last, TensorProto.FLOAT, None)], constants)
+    graph = helper.make_graph(
+        nodes,
+        "g",
+        [helper.make_tensor_value_info("x", TensorProto.FLOAT, [1, 8, 16, 16])],
+        [helper.make_tensor_value_info(last, TensorProto.FLOAT, None)],
+        constants,
+    )
     return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 18)], ir_version=9)
 
 
@@ -47,7 +52,10 @@ def main():
         done = subprocess.run([tessera, "report", "net.onnx", "-o", "net.html"], cwd=folder, capture_output=True, text=True)
         check(done.returncode == 0, done.stderr)
         text = page.read_text()
-        check("http://" not in text.replace("http://www.w3.org/2000/svg", "") and "https://" not in text, "the page names the network")
+        check(
+            "http://" not in text.replace("http://www.w3.org/2000/svg", "") and "https://" not in text,
+            "the page names the network",
+        )
         data = json.loads(re.search(r'<script type="application/json" id="data">(.*?)</script>', text, re.S)[1])
         check(sum(node["op"] == "conv" for node in data["nodes"]) == 12, "nodes of the graph")
         check(any(node["inputs"] for node in data["nodes"]), "edges of the graph")
@@ -61,20 +69,40 @@ def main():
             print("the page was not looked at: no Chromium (scripts/setup.sh --browser)")
             return 0
         # In a browser: the script ends, everything is drawn.
-        shown = subprocess.run([browser, "--headless", "--no-sandbox", "--disable-gpu", "--virtual-time-budget=4000", "--dump-dom", page.as_uri()],
-                               capture_output=True, text=True, timeout=120).stdout
+        shown = subprocess.run(
+            [browser, "--headless", "--no-sandbox", "--disable-gpu", "--virtual-time-budget=4000", "--dump-dom", page.as_uri()],
+            capture_output=True,
+            text=True,
+            timeout=120,
+        ).stdout
         check('data-ready="1"' in shown, "the page's script does not end")
-        check(shown.count('class="dot"') == sum(1 for k in data["kernels"] if k["flops"] > 0 and k["bytes"] > 0), "a dot for each kernel")
+        check(
+            shown.count('class="dot"') == sum(1 for k in data["kernels"] if k["flops"] > 0 and k["bytes"] > 0),
+            "a dot for each kernel",
+        )
         check(shown.count('<tr class="kernel">') == len(data["kernels"]), "a row for each kernel")
         # A graph of 10,000 nodes is laid out in a second.
         one = data["nodes"]
-        data["nodes"] = [{"name": f"/part{i // 500}/block{i // 20}/node{i}", "op": "add", "inputs": [i - 1] if i else [], "types": ["f32[4]"]} for i in range(10000)]
-        large = text[: text.index('id="data">') + 10] + json.dumps(data) + text[text.index("</script>", text.index('id="data">')):]
-        page.write_text(large.replace('$("unfold").onclick = ', 'window.unfoldAll = $("unfold").onclick = ').replace(
-            'document.body.dataset.ready = "1";',
-            'const t0 = performance.now(); unfoldAll(); document.body.dataset.unfoldMs = (performance.now() - t0).toFixed(0); document.body.dataset.ready = "1";'))
-        shown = subprocess.run([browser, "--headless", "--no-sandbox", "--disable-gpu", "--virtual-time-budget=20000", "--dump-dom", page.as_uri()],
-                               capture_output=True, text=True, timeout=120).stdout
+        data["nodes"] = [
+            {"name": f"/part{i // 500}/block{i // 20}/node{i}", "op": "add", "inputs": [i - 1] if i else [], "types": ["f32[4]"]}
+            for i in range(10000)
+        ]
+        large = (
+            text[: text.index('id="data">') + 10] + json.dumps(data) + text[text.index("</script>", text.index('id="data">')) :]
+        )
+        page.write_text(
+            large.replace('$("unfold").onclick = ', 'window.unfoldAll = $("unfold").onclick = ').replace(
+                'document.body.dataset.ready = "1";',
+                'const t0 = performance.now(); unfoldAll(); '
+                'document.body.dataset.unfoldMs = (performance.now() - t0).toFixed(0); document.body.dataset.ready = "1";',
+            )
+        )
+        shown = subprocess.run(
+            [browser, "--headless", "--no-sandbox", "--disable-gpu", "--virtual-time-budget=20000", "--dump-dom", page.as_uri()],
+            capture_output=True,
+            text=True,
+            timeout=120,
+        ).stdout
         taken = re.search(r'data-unfold-ms="(\d+)"', shown)
         check(taken is not None, "the large page's script does not end")
         print(f"10,000 nodes unfolded and drawn in {taken[1]} ms")

@@ -23,19 +23,64 @@ def positive(*shape):
 
 def unary(x):
     return [
-        f(x) for f in (
-            jnp.abs, jnp.exp, jnp.expm1, jnp.log1p, jnp.log, jnp.sqrt, lax.rsqrt, jnp.cbrt, jnp.sin, jnp.cos, jnp.tan, jnp.tanh,
-            jnp.sinh, jnp.cosh, jnp.arctan, jnp.arcsinh, jnp.floor, jnp.ceil, jnp.round, jnp.sign, jnp.isfinite, jnp.negative,
-            jax.nn.sigmoid, jax.nn.relu, jax.nn.gelu, jax.nn.silu, jax.nn.softplus, lax.erf, jnp.square, jnp.trunc,
+        f(x)
+        for f in (
+            jnp.abs,
+            jnp.exp,
+            jnp.expm1,
+            jnp.log1p,
+            jnp.log,
+            jnp.sqrt,
+            lax.rsqrt,
+            jnp.cbrt,
+            jnp.sin,
+            jnp.cos,
+            jnp.tan,
+            jnp.tanh,
+            jnp.sinh,
+            jnp.cosh,
+            jnp.arctan,
+            jnp.arcsinh,
+            jnp.floor,
+            jnp.ceil,
+            jnp.round,
+            jnp.sign,
+            jnp.isfinite,
+            jnp.negative,
+            jax.nn.sigmoid,
+            jax.nn.relu,
+            jax.nn.gelu,
+            jax.nn.silu,
+            jax.nn.softplus,
+            lax.erf,
+            jnp.square,
+            jnp.trunc,
         )
     ]
 
 
 def binary(x, y):
     return [
-        f(x, y) for f in (
-            jnp.add, jnp.subtract, jnp.multiply, jnp.divide, jnp.maximum, jnp.minimum, jnp.arctan2, jnp.mod, jnp.fmod, jnp.floor_divide,
-            jnp.equal, jnp.not_equal, jnp.less, jnp.less_equal, jnp.greater, jnp.greater_equal, jnp.hypot, jnp.logaddexp,
+        f(x, y)
+        for f in (
+            jnp.add,
+            jnp.subtract,
+            jnp.multiply,
+            jnp.divide,
+            jnp.maximum,
+            jnp.minimum,
+            jnp.arctan2,
+            jnp.mod,
+            jnp.fmod,
+            jnp.floor_divide,
+            jnp.equal,
+            jnp.not_equal,
+            jnp.less,
+            jnp.less_equal,
+            jnp.greater,
+            jnp.greater_equal,
+            jnp.hypot,
+            jnp.logaddexp,
         )
     ] + [jnp.power(jnp.abs(x), y), jnp.copysign(x, y)]
 
@@ -43,8 +88,27 @@ def binary(x, y):
 def integers(a, b):
     u = a.astype(jnp.uint32)
     return [
-        a + b, a * b, a - b, a // b, a % b, lax.div(a, b), lax.rem(a, b), a & b, a | b, a ^ b, ~a, a << 3, a >> 2, u >> 3,
-        lax.population_count(a), jnp.abs(a), jnp.sign(a), a.astype(jnp.int8), a.astype(jnp.float32), jnp.clip(a, -3, 4), a > b,
+        a + b,
+        a * b,
+        a - b,
+        a // b,
+        a % b,
+        lax.div(a, b),
+        lax.rem(a, b),
+        a & b,
+        a | b,
+        a ^ b,
+        ~a,
+        a << 3,
+        a >> 2,
+        u >> 3,
+        lax.population_count(a),
+        jnp.abs(a),
+        jnp.sign(a),
+        a.astype(jnp.int8),
+        a.astype(jnp.float32),
+        jnp.clip(a, -3, 4),
+        a > b,
         lax.bitcast_convert_type(a, jnp.float32) * 0,
     ]
 
@@ -56,41 +120,104 @@ def bools(a, b):
 
 def shapes(x):
     return [
-        x.reshape(4, -1), x.T, jnp.transpose(x, (2, 0, 1)), x[:, 1:3, ::2], x[::-1, :, 1], jnp.concatenate([x, x * 2], 1),
-        jnp.pad(x, ((1, 0), (0, 2), (1, 1)), constant_values=3), jnp.flip(x, (0, 2)), jnp.broadcast_to(x[:, :1], (2, 5, 6)), jnp.squeeze(x[:1]),
-        jnp.stack([x, x + 1], 2), jnp.tile(x, (1, 2, 1)), jnp.repeat(x, 2, 0), jnp.roll(x, 1, 1), jnp.expand_dims(x, 1),
-        lax.pad(x, 0.5, ((1, -1, 2), (0, 0, 1), (-2, 3, 0))), jnp.split(x, 2, 1), jnp.tril(x), jnp.moveaxis(x, 0, -1),
+        x.reshape(4, -1),
+        x.T,
+        jnp.transpose(x, (2, 0, 1)),
+        x[:, 1:3, ::2],
+        x[::-1, :, 1],
+        jnp.concatenate([x, x * 2], 1),
+        jnp.pad(x, ((1, 0), (0, 2), (1, 1)), constant_values=3),
+        jnp.flip(x, (0, 2)),
+        jnp.broadcast_to(x[:, :1], (2, 5, 6)),
+        jnp.squeeze(x[:1]),
+        jnp.stack([x, x + 1], 2),
+        jnp.tile(x, (1, 2, 1)),
+        jnp.repeat(x, 2, 0),
+        jnp.roll(x, 1, 1),
+        jnp.expand_dims(x, 1),
+        lax.pad(x, 0.5, ((1, -1, 2), (0, 0, 1), (-2, 3, 0))),
+        jnp.split(x, 2, 1),
+        jnp.tril(x),
+        jnp.moveaxis(x, 0, -1),
     ]
 
 
 def made(x):
-    return [jnp.arange(5, dtype=jnp.float32) * x[0], jnp.eye(3), jnp.linspace(0, x.sum(), 7), jnp.ones((2, 3)) * x[:3], jnp.full((2,), 7), lax.iota(jnp.uint8, 9)]
+    return [
+        jnp.arange(5, dtype=jnp.float32) * x[0],
+        jnp.eye(3),
+        jnp.linspace(0, x.sum(), 7),
+        jnp.ones((2, 3)) * x[:3],
+        jnp.full((2,), 7),
+        lax.iota(jnp.uint8, 9),
+    ]
 
 
 def reductions(x):
     return [
-        x.sum(), x.sum(1), x.mean((0, 2)), x.max(0), x.min(2), x.prod(1), x.argmax(1), x.argmin(0), jnp.argmax(x), x.var(2), x.std(0),
-        jnp.linalg.norm(x), jax.nn.logsumexp(x, 1), jnp.cumsum(x, 1), jnp.cumprod(x, 0), jnp.cumsum(x, 2)[..., ::-1], lax.cumsum(x, 1, reverse=True),
-        jnp.median(x, 0), jnp.ptp(x, 1), jnp.count_nonzero(x > 0, 0), lax.cummax(x, 1),
+        x.sum(),
+        x.sum(1),
+        x.mean((0, 2)),
+        x.max(0),
+        x.min(2),
+        x.prod(1),
+        x.argmax(1),
+        x.argmin(0),
+        jnp.argmax(x),
+        x.var(2),
+        x.std(0),
+        jnp.linalg.norm(x),
+        jax.nn.logsumexp(x, 1),
+        jnp.cumsum(x, 1),
+        jnp.cumprod(x, 0),
+        jnp.cumsum(x, 2)[..., ::-1],
+        lax.cumsum(x, 1, reverse=True),
+        jnp.median(x, 0),
+        jnp.ptp(x, 1),
+        jnp.count_nonzero(x > 0, 0),
+        lax.cummax(x, 1),
     ]
 
 
 def not_numbers(x):
     x = x.at[1, 2].set(jnp.nan).at[3, 0].set(jnp.inf)
-    return [x.max(1), x.min(0), x.argmax(1), x.argmin(1), jnp.nansum(x), jnp.isnan(x), jnp.sort(x, 1), jnp.argsort(x, 1), jnp.nan_to_num(x), jnp.maximum(x, 0)]
+    return [
+        x.max(1),
+        x.min(0),
+        x.argmax(1),
+        x.argmin(1),
+        jnp.nansum(x),
+        jnp.isnan(x),
+        jnp.sort(x, 1),
+        jnp.argsort(x, 1),
+        jnp.nan_to_num(x),
+        jnp.maximum(x, 0),
+    ]
 
 
 def products(a, b, c):
     return [
-        a @ b, jnp.einsum("ij,kj->ik", a, b.T), jnp.einsum("bij,bjk->bik", c, c.transpose(0, 2, 1)), jnp.tensordot(c, c, ((0, 2), (0, 2))),
-        jnp.einsum("bij,bij->b", c, c), a[0] @ b, jnp.outer(a[0], b[0]), jnp.einsum("bij,jk->kbi", c, jnp.ones((5, 2))), jnp.vdot(a, a), jnp.dot(c, b),
+        a @ b,
+        jnp.einsum("ij,kj->ik", a, b.T),
+        jnp.einsum("bij,bjk->bik", c, c.transpose(0, 2, 1)),
+        jnp.tensordot(c, c, ((0, 2), (0, 2))),
+        jnp.einsum("bij,bij->b", c, c),
+        a[0] @ b,
+        jnp.outer(a[0], b[0]),
+        jnp.einsum("bij,jk->kbi", c, jnp.ones((5, 2))),
+        jnp.vdot(a, a),
+        jnp.dot(c, b),
     ]
 
 
 def low_precision(a, b):
     x, y = a.astype(jnp.bfloat16), b.astype(jnp.bfloat16)
-    return [jnp.dot(x, y, preferred_element_type=jnp.float32), x.astype(jnp.float32) + 1, lax.reduce_precision(a, 5, 10),
-            jnp.dot(jnp.round(a * 20).astype(jnp.int8), jnp.round(b * 20).astype(jnp.int8), preferred_element_type=jnp.int32)]
+    return [
+        jnp.dot(x, y, preferred_element_type=jnp.float32),
+        x.astype(jnp.float32) + 1,
+        lax.reduce_precision(a, 5, 10),
+        jnp.dot(jnp.round(a * 20).astype(jnp.int8), jnp.round(b * 20).astype(jnp.int8), preferred_element_type=jnp.int32),
+    ]
 
 
 def convolutions(x, w, grouped):
@@ -118,31 +245,61 @@ def pooling(x):
 
 def gathers(x, i, j):
     return [
-        x[i], x[:, i % 4], jnp.take(x, i, axis=1, mode="clip"), x[i, j], x[i[:, None], j[None] % 4], jnp.take_along_axis(x, (i % 4)[:, None], 1),
-        jax.vmap(lambda row, k: lax.dynamic_slice(row, (k,), (2,)))(x, i), jax.vmap(lambda row, k: row[k])(x, i), lax.dynamic_slice(x, (i[0], j[1]), (2, 3)),
-        lax.dynamic_update_slice(x, jnp.ones((2, 2)), (i[1], 40)), x.at[i[0]].get(), x[i[1], 1:], jnp.take(x, i + 100, axis=0, mode="fill"),
+        x[i],
+        x[:, i % 4],
+        jnp.take(x, i, axis=1, mode="clip"),
+        x[i, j],
+        x[i[:, None], j[None] % 4],
+        jnp.take_along_axis(x, (i % 4)[:, None], 1),
+        jax.vmap(lambda row, k: lax.dynamic_slice(row, (k,), (2,)))(x, i),
+        jax.vmap(lambda row, k: row[k])(x, i),
+        lax.dynamic_slice(x, (i[0], j[1]), (2, 3)),
+        lax.dynamic_update_slice(x, jnp.ones((2, 2)), (i[1], 40)),
+        x.at[i[0]].get(),
+        x[i[1], 1:],
+        jnp.take(x, i + 100, axis=0, mode="fill"),
     ]
 
 
 def scatters(x, i, j):
     return [
-        x.at[i].set(2.0), x.at[i].add(1.0), x.at[i, j].add(3.0), x.at[:, i % 4].mul(2.0), x.at[i].max(0.5), x.at[i].min(-0.5), x.at[i + 100].add(1.0),
-        x.at[1:3, 2].set(7.0), jax.ops.segment_sum(x, i, 6), jax.vmap(lambda row, k: row.at[k].add(1.0))(x, i % 4),
-        jnp.zeros(9, jnp.int32).at[i].add(1), jnp.zeros(8, bool).at[i].set(True), jax.vmap(lambda row, k: lax.dynamic_update_slice(row, jnp.ones(2), (k,)))(x, i),
+        x.at[i].set(2.0),
+        x.at[i].add(1.0),
+        x.at[i, j].add(3.0),
+        x.at[:, i % 4].mul(2.0),
+        x.at[i].max(0.5),
+        x.at[i].min(-0.5),
+        x.at[i + 100].add(1.0),
+        x.at[1:3, 2].set(7.0),
+        jax.ops.segment_sum(x, i, 6),
+        jax.vmap(lambda row, k: row.at[k].add(1.0))(x, i % 4),
+        jnp.zeros(9, jnp.int32).at[i].add(1),
+        jnp.zeros(8, bool).at[i].set(True),
+        jax.vmap(lambda row, k: lax.dynamic_update_slice(row, jnp.ones(2), (k,)))(x, i),
     ]
 
 
 def sorting(x, a):
     return [
-        jnp.sort(x, 0), jnp.argsort(x, 1), -jnp.sort(-x, 1), lax.sort((a, x), num_keys=1), lax.sort((a, a[::-1], x), num_keys=2), lax.top_k(x, 3),
-        jnp.sort(a, 1, descending=True), jnp.argsort(x, 1, descending=True), jnp.lexsort((x[0], a[0])), jnp.sort(a > 0, 1), jnp.searchsorted(jnp.sort(x[0]), x[1]),
+        jnp.sort(x, 0),
+        jnp.argsort(x, 1),
+        -jnp.sort(-x, 1),
+        lax.sort((a, x), num_keys=1),
+        lax.sort((a, a[::-1], x), num_keys=2),
+        lax.top_k(x, 3),
+        jnp.sort(a, 1, descending=True),
+        jnp.argsort(x, 1, descending=True),
+        jnp.lexsort((x[0], a[0])),
+        jnp.sort(a > 0, 1),
+        jnp.searchsorted(jnp.sort(x[0]), x[1]),
         jnp.percentile(x, 30, axis=1),
     ]
 
 
 def branches(x, n):
     return [
-        lax.cond(n > 2, lambda v: v * 2, lambda v: v + 1, x), lax.cond(x.sum() > 0, lambda: x, lambda: -x),
+        lax.cond(n > 2, lambda v: v * 2, lambda v: v + 1, x),
+        lax.cond(x.sum() > 0, lambda: x, lambda: -x),
         lax.switch(n, [lambda v: v + n, lambda v: v @ jnp.ones((4, 4)), lambda v: v * x[0, 0], jnp.tanh], x),
         lax.cond(n > 0, lambda v: (v.sum(), n), lambda v: (v.max(), n * 2), x),
     ]
@@ -156,16 +313,25 @@ def loops(x, n):
     total = lax.scan(lambda carry, row: (carry * 0.5 + row, carry.sum()), jnp.zeros(4), x)
     back = lax.scan(lambda carry, row: (carry + row, carry), jnp.zeros(4), x, reverse=True)
     return [
-        lax.fori_loop(0, n, lambda i, v: v * 1.1 + i, x), lax.while_loop(lambda s: s[0].max() > 0.1, halve, (jnp.abs(x), 0)), total, back,
-        lax.fori_loop(0, 3, lambda i, v: lax.fori_loop(0, i, lambda j, w: w + j * x, v), x), lax.map(lambda row: row @ x.T, x),
+        lax.fori_loop(0, n, lambda i, v: v * 1.1 + i, x),
+        lax.while_loop(lambda s: s[0].max() > 0.1, halve, (jnp.abs(x), 0)),
+        total,
+        back,
+        lax.fori_loop(0, 3, lambda i, v: lax.fori_loop(0, i, lambda j, w: w + j * x, v), x),
+        lax.map(lambda row: row @ x.T, x),
         lax.fori_loop(0, n, lambda i, v: lax.cond(i % 2 == 0, lambda w: w + x, lambda w: w * 0.5, v), x),
     ]
 
 
 def random(seed):
     key = jax.random.PRNGKey(seed)
-    return [jax.random.uniform(key, (3, 5)), jax.random.bits(key, (4,)), jax.random.randint(key, (6,), 0, 100), jax.random.bernoulli(key, 0.3, (9,)),
-            jax.random.uniform(jax.random.split(key)[1], (2,))]
+    return [
+        jax.random.uniform(key, (3, 5)),
+        jax.random.bits(key, (4,)),
+        jax.random.randint(key, (6,), 0, 100),
+        jax.random.bernoulli(key, 0.3, (9,)),
+        jax.random.uniform(jax.random.split(key)[1], (2,)),
+    ]
 
 
 def gradients(x, w):
@@ -173,8 +339,13 @@ def gradients(x, w):
         y = jnp.tanh(x @ w)
         return (jax.nn.log_softmax(y) * jnp.eye(3)).sum() + jnp.sqrt((w * w).sum() + 1)
 
-    return [jax.grad(loss)(w), jax.value_and_grad(loss)(w), jax.jacfwd(lambda v: jnp.sin(v) * v)(w[0]), jax.hessian(lambda v: (v**3).sum())(w[0]),
-            jax.jvp(loss, (w,), (jnp.ones_like(w),))]
+    return [
+        jax.grad(loss)(w),
+        jax.value_and_grad(loss)(w),
+        jax.jacfwd(lambda v: jnp.sin(v) * v)(w[0]),
+        jax.hessian(lambda v: (v**3).sum())(w[0]),
+        jax.jvp(loss, (w,), (jnp.ones_like(w),)),
+    ]
 
 
 def convolution_gradients(x, w):
@@ -187,12 +358,24 @@ def convolution_gradients(x, w):
 
 def norms(x, scale):
     mean, variance = x.mean(-1, keepdims=True), x.var(-1, keepdims=True)
-    return [(x - mean) * lax.rsqrt(variance + 1e-5) * scale, jax.nn.standardize(x), jax.nn.softmax(x), jax.nn.log_softmax(x, 0), x / jnp.linalg.norm(x, axis=1, keepdims=True),
-            jax.nn.glu(x), jax.nn.one_hot(x.argmax(1), 8), lax.batch_matmul(x[None], x.T[None])]
+    return [
+        (x - mean) * lax.rsqrt(variance + 1e-5) * scale,
+        jax.nn.standardize(x),
+        jax.nn.softmax(x),
+        jax.nn.log_softmax(x, 0),
+        x / jnp.linalg.norm(x, axis=1, keepdims=True),
+        jax.nn.glu(x),
+        jax.nn.one_hot(x.argmax(1), 8),
+        lax.batch_matmul(x[None], x.T[None]),
+    ]
 
 
 def attention(q, k, v):
-    return [jax.nn.dot_product_attention(q, k, v), jax.nn.dot_product_attention(q, k, v, is_causal=True), jnp.einsum("bqhd,bkhd->bhqk", q, k)]
+    return [
+        jax.nn.dot_product_attention(q, k, v),
+        jax.nn.dot_product_attention(q, k, v, is_causal=True),
+        jnp.einsum("bqhd,bkhd->bhqk", q, k),
+    ]
 
 
 def trees(state):
@@ -200,7 +383,12 @@ def trees(state):
 
 
 def constants(x):
-    return x @ jnp.asarray(WEIGHTS) + jnp.asarray(BIAS), jnp.asarray(BYTES)[::3], jnp.asarray(BITS), jnp.asarray(HALVES).astype(jnp.float32)
+    return (
+        x @ jnp.asarray(WEIGHTS) + jnp.asarray(BIAS),
+        jnp.asarray(BYTES)[::3],
+        jnp.asarray(BITS),
+        jnp.asarray(HALVES).astype(jnp.float32),
+    )
 
 
 WEIGHTS, BIAS = real(6, 40), real(40)
@@ -208,16 +396,37 @@ BYTES, BITS, HALVES = np.arange(256, dtype=np.uint8), real(200) > 0, real(150).a
 
 
 def linear_algebra(x):
-    return [jnp.trace(x), jnp.kron(x, x), x @ x @ x, jnp.linalg.matrix_power(x, 3), jnp.diag(x), jnp.triu(x), jnp.cross(x[:, :3], x[:, 1:4]), jnp.polyval(x[0], x[1])]
+    return [
+        jnp.trace(x),
+        jnp.kron(x, x),
+        x @ x @ x,
+        jnp.linalg.matrix_power(x, 3),
+        jnp.diag(x),
+        jnp.triu(x),
+        jnp.cross(x[:, :3], x[:, 1:4]),
+        jnp.polyval(x[0], x[1]),
+    ]
 
 
 def interpolation(x):
-    return [jax.image.resize(x, (1, 9, 7, 3), "bilinear"), jax.image.resize(x, (1, 4, 3, 3), "nearest"), jnp.interp(x[0, :, 0, 0], jnp.arange(5.0), jnp.arange(5.0) ** 2)]
+    return [
+        jax.image.resize(x, (1, 9, 7, 3), "bilinear"),
+        jax.image.resize(x, (1, 4, 3, 3), "nearest"),
+        jnp.interp(x[0, :, 0, 0], jnp.arange(5.0), jnp.arange(5.0) ** 2),
+    ]
 
 
 def statistics(x, y):
-    return [jnp.corrcoef(x), jnp.cov(x, y), jnp.histogram(x, 5, (-2, 2))[0], jnp.digitize(x, jnp.array([-1.0, 0.0, 1.0])), jnp.bincount(jnp.abs(x[0] * 3).astype(jnp.int32), length=8),
-            jnp.convolve(x[0], y[0]), jnp.diff(x), jnp.gradient(x[0])]
+    return [
+        jnp.corrcoef(x),
+        jnp.cov(x, y),
+        jnp.histogram(x, 5, (-2, 2))[0],
+        jnp.digitize(x, jnp.array([-1.0, 0.0, 1.0])),
+        jnp.bincount(jnp.abs(x[0] * 3).astype(jnp.int32), length=8),
+        jnp.convolve(x[0], y[0]),
+        jnp.diff(x),
+        jnp.gradient(x[0]),
+    ]
 
 
 def lstm(xs, w, u, b):
@@ -248,9 +457,20 @@ def gpt_params(layers, width, vocabulary, length):
     def matrix(m, n):
         return real(m, n) / np.sqrt(m).astype(np.float32)
 
-    block = lambda: dict(ln1=np.ones(width, np.float32), ln2=np.ones(width, np.float32), qkv=matrix(width, 3 * width), out=matrix(width, width),
-                         up=matrix(width, 4 * width), down=matrix(4 * width, width))
-    return dict(tokens=real(vocabulary, width), places=real(length, width), blocks=[block() for _ in range(layers)], ln=np.ones(width, np.float32))
+    block = lambda: dict(
+        ln1=np.ones(width, np.float32),
+        ln2=np.ones(width, np.float32),
+        qkv=matrix(width, 3 * width),
+        out=matrix(width, width),
+        up=matrix(width, 4 * width),
+        down=matrix(4 * width, width),
+    )
+    return dict(
+        tokens=real(vocabulary, width),
+        places=real(length, width),
+        blocks=[block() for _ in range(layers)],
+        ln=np.ones(width, np.float32),
+    )
 
 
 def gpt(params, tokens, heads=4):
@@ -261,7 +481,10 @@ def gpt(params, tokens, heads=4):
     length, width = x.shape[-2:]
     mask = jnp.tril(jnp.ones((length, length), bool))
     for block in params["blocks"]:
-        q, k, v = (part.reshape(*part.shape[:-1], heads, width // heads) for part in jnp.split(norm(x, block["ln1"]) @ block["qkv"], 3, -1))
+        q, k, v = (
+            part.reshape(*part.shape[:-1], heads, width // heads)
+            for part in jnp.split(norm(x, block["ln1"]) @ block["qkv"], 3, -1)
+        )
         scores = jnp.einsum("...qhd,...khd->...hqk", q, k) / np.sqrt(width // heads).astype(np.float32)
         weights = jax.nn.softmax(jnp.where(mask, scores, -1e9), -1)
         x = x + jnp.einsum("...hqk,...khd->...qhd", weights, v).reshape(x.shape) @ block["out"]
@@ -272,7 +495,13 @@ def gpt(params, tokens, heads=4):
 # ---- ResNet-18, NHWC ----
 def resnet_params(classes=1000):
     def conv(h, w, i, o):
-        return dict(w=real(h, w, i, o) * np.sqrt(2 / (h * w * i)).astype(np.float32), scale=np.ones(o, np.float32) + 0.1 * real(o), shift=0.1 * real(o), mean=0.1 * real(o), variance=positive(o))
+        return dict(
+            w=real(h, w, i, o) * np.sqrt(2 / (h * w * i)).astype(np.float32),
+            scale=np.ones(o, np.float32) + 0.1 * real(o),
+            shift=0.1 * real(o),
+            mean=0.1 * real(o),
+            variance=positive(o),
+        )
 
     blocks, inputs = [], 64
     for stage, width in enumerate((64, 128, 256, 512)):
@@ -288,7 +517,9 @@ def resnet_params(classes=1000):
 
 def resnet(params, x):
     def conv(p, x, stride, pad):
-        y = lax.conv_general_dilated(x, p["w"], (stride, stride), ((pad, pad), (pad, pad)), dimension_numbers=("NHWC", "HWIO", "NHWC"))
+        y = lax.conv_general_dilated(
+            x, p["w"], (stride, stride), ((pad, pad), (pad, pad)), dimension_numbers=("NHWC", "HWIO", "NHWC")
+        )
         return (y - p["mean"]) * (p["scale"] * lax.rsqrt(p["variance"] + 1e-5)) + p["shift"]
 
     x = jax.nn.relu(conv(params["stem"], x, 2, 3))
@@ -323,7 +554,9 @@ def flax_resnet18(classes=100):
     class ResNet(nn.Module):
         @nn.compact
         def __call__(self, x):
-            x = nn.relu(nn.BatchNorm(use_running_average=True)(nn.Conv(64, (7, 7), (2, 2), padding=[(3, 3), (3, 3)], use_bias=False)(x)))
+            x = nn.relu(
+                nn.BatchNorm(use_running_average=True)(nn.Conv(64, (7, 7), (2, 2), padding=[(3, 3), (3, 3)], use_bias=False)(x))
+            )
             x = nn.max_pool(x, (3, 3), strides=(2, 2), padding="SAME")
             for stage in range(4):
                 for i in range(2):

@@ -1,6 +1,6 @@
 """Functions of JAX beside JAX itself: compiled from its StableHLO text, in the form that it prints and in the generic one.
 
-    jax_test.py [NAME...]
+jax_test.py [NAME...]
 """
 
 import pathlib

@@ -12,7 +12,7 @@
 #include "support/error.h"
 #include "te/body.h"
 
-namespace tessera::inline linalg_codegen {
+namespace tessera::inline linalg {
 namespace {
 
 std::string tensor_type(DType dtype, const std::vector<int64_t>& dims) {
@@ -35,7 +35,11 @@ class LinalgPrinter {
   std::string run(const Graph& graph) {
     find_unsupported(graph);
     if (!unsupported_.empty())
-      throw UserError({"TSR-5140", fmt::format("--emit linalg: {} have no form there:\n    {}", unsupported_.size() == 1 ? "1 kind of node" : fmt::format("{} kinds of nodes", unsupported_.size()), fmt::join(unsupported_, "\n    ")),
+      throw UserError({"TSR-5140",
+                       fmt::format("--emit linalg: {} have no form there:\n    {}",
+                                   unsupported_.size() == 1 ? "1 kind of node"
+                                                            : fmt::format("{} kinds of nodes", unsupported_.size()),
+                                   fmt::join(unsupported_, "\n    ")),
                        "", "nodes with an expression as body, views, constants and composites of them, of fixed sizes",
                        "give sizes with --dim, or emit another form"});
     Names names;
@@ -50,7 +54,9 @@ class LinalgPrinter {
       results.push_back(names.at(output));
       types.push_back(type_text(graph.type(output)));
     }
-    return fmt::format("// {}\nmodule {{\n  func.func @main({}) -> ({}) {{\n{}    return {} : {}\n  }}\n}}\n", one_line(graph.name), arguments, fmt::join(types, ", "), out_, fmt::join(results, ", "), fmt::join(types, ", "));
+    return fmt::format("// {}\nmodule {{\n  func.func @main({}) -> ({}) {{\n{}    return {} : {}\n  }}\n}}\n",
+                       one_line(graph.name), arguments, fmt::join(types, ", "), out_, fmt::join(results, ", "),
+                       fmt::join(types, ", "));
   }
 
  private:
@@ -67,14 +73,16 @@ class LinalgPrinter {
 
   void find_unsupported(const Graph& graph) {
     const auto check_value = [&](ValueId value, const std::string& of) {
-      if (mlir_type(graph.type(value).dtype).empty()) unsupported_.insert(fmt::format("{}: values of {}", of, dtype_name(graph.type(value).dtype)));
+      if (mlir_type(graph.type(value).dtype).empty())
+        unsupported_.insert(fmt::format("{}: values of {}", of, dtype_name(graph.type(value).dtype)));
       if (!graph.type(value).is_static()) unsupported_.insert(fmt::format("{}: open sizes", of));
     };
     for (const ValueId input : graph.inputs) check_value(input, graph.value(input).name);
     for (const Node& node : graph.nodes()) {
       for (const ValueId output : node.outputs) check_value(output, fmt::format("{} '{}'", node.op->name, node.loc));
       if (is_opened(node)) find_unsupported(*node.regions[0]);
-      else if (node.op->kind != OpKind::kExpression && node.op->kind != OpKind::kView && node.op->kind != OpKind::kConstant)
+      else if (node.op->kind != OpKind::kExpression && node.op->kind != OpKind::kView &&
+               node.op->kind != OpKind::kConstant)
         unsupported_.insert(fmt::format("{} '{}'", node.op->name, node.loc));
     }
   }
@@ -90,7 +98,8 @@ class LinalgPrinter {
       } else if (node.op->kind == OpKind::kConstant) {
         names[node.outputs[0]] = constant(*node.attrs.get<TensorPtr>("value"));
       } else if (node.op->kind == OpKind::kView) {
-        names[node.outputs[0]] = view(graph.type(node.inputs[0]), graph.type(node.outputs[0]), names.at(node.inputs[0]));
+        names[node.outputs[0]] =
+            view(graph.type(node.inputs[0]), graph.type(node.outputs[0]), names.at(node.inputs[0]));
       } else {
         names[node.outputs[0]] = generic(graph, node, names);
       }
@@ -121,9 +130,13 @@ class LinalgPrinter {
     }
     // Bools and integers of a few bits, element by element.
     std::string text;
-    for (int64_t i = 0; i < count; ++i) text += fmt::format("{}{}", i == 0 ? "" : ", ", mlir_number(tensor.dtype(), is_float(tensor.dtype()) ? tensor.get_double(i) : 0, is_float(tensor.dtype()) ? 0 : tensor.get_int(i)));
+    for (int64_t i = 0; i < count; ++i)
+      text += fmt::format("{}{}", i == 0 ? "" : ", ",
+                          mlir_number(tensor.dtype(), is_float(tensor.dtype()) ? tensor.get_double(i) : 0,
+                                      is_float(tensor.dtype()) ? 0 : tensor.get_int(i)));
     if (count == 1) return define(fmt::format("arith.constant dense<{}> : {}", text, type));
-    const std::string flat = define(fmt::format("arith.constant dense<[{}]> : {}", text, tensor_type(tensor.dtype(), {count})));
+    const std::string flat =
+        define(fmt::format("arith.constant dense<[{}]> : {}", text, tensor_type(tensor.dtype(), {count})));
     return view({tensor.dtype(), make_shape({count}), {}}, {tensor.dtype(), make_shape(tensor.dims()), {}}, flat);
   }
 
@@ -139,11 +152,17 @@ class LinalgPrinter {
       return fmt::format("[{}]", rank == 0 ? "" : fmt::format("[{}]", fmt::join(dims, ", ")));
     };
     // A scalar has no dimension to make one of: it is expanded.
-    if (from.rank() == 0) name = define(fmt::format("tensor.expand_shape {} [] output_shape [1] : {} into {}", name, type_text(from), flat));
-    else if (from.rank() > 1) name = define(fmt::format("tensor.collapse_shape {} {} : {} into {}", name, all(from.rank()), type_text(from), flat));
-    if (to.rank() == 0) return define(fmt::format("tensor.collapse_shape {} [] : {} into {}", name, flat, type_text(to)));
+    if (from.rank() == 0)
+      name =
+          define(fmt::format("tensor.expand_shape {} [] output_shape [1] : {} into {}", name, type_text(from), flat));
+    else if (from.rank() > 1)
+      name = define(
+          fmt::format("tensor.collapse_shape {} {} : {} into {}", name, all(from.rank()), type_text(from), flat));
+    if (to.rank() == 0)
+      return define(fmt::format("tensor.collapse_shape {} [] : {} into {}", name, flat, type_text(to)));
     if (to.rank() == 1) return name;
-    return define(fmt::format("tensor.expand_shape {} {} output_shape [{}] : {} into {}", name, all(to.rank()), fmt::join(numbers(to.shape), ", "), flat, type_text(to)));
+    return define(fmt::format("tensor.expand_shape {} {} output_shape [{}] : {} into {}", name, all(to.rank()),
+                              fmt::join(numbers(to.shape), ", "), flat, type_text(to)));
   }
 
   // The axes that a load's indices are, one each; empty when one is something else.
@@ -233,23 +252,28 @@ class LinalgPrinter {
     std::string initial = define(fmt::format("tensor.empty() : {}", out_type));
     if (body.is_reduction()) {
       const Expr identity = combiner_identity(body.combiner, dtype);
-      const std::string value = define(fmt::format("arith.constant {}{}", mlir_number(dtype, identity->float_value, identity->int_value), dtype == DType::kBool ? "" : " : " + mlir_type(dtype)));
-      initial = define(fmt::format("linalg.fill ins({} : {}) outs({} : {}) -> {}", value, mlir_type(dtype), initial, out_type, out_type));
+      const std::string value =
+          define(fmt::format("arith.constant {}{}", mlir_number(dtype, identity->float_value, identity->int_value),
+                             dtype == DType::kBool ? "" : " : " + mlir_type(dtype)));
+      initial = define(fmt::format("linalg.fill ins({} : {}) outs({} : {}) -> {}", value, mlir_type(dtype), initial,
+                                   out_type, out_type));
     }
     std::vector<std::string> kinds(body.axes.size(), "\"parallel\"");
     kinds.resize(axes.size(), "\"reduction\"");
     const std::string name = fmt::format("%t{}", counter_++);
     std::string text;
-    ScalarWriter writer(text, {[&](const Expr& load) { return argument_of(load, false); },
-                               [&](const Expr& load) {
-                                 const ValueId operand = node.inputs[operand_of(load->buffer)];
-                                 return std::pair{names.at(operand), type_text(graph.type(operand))};
-                               }},
+    ScalarWriter writer(text,
+                        {[&](const Expr& load) { return argument_of(load, false); },
+                         [&](const Expr& load) {
+                           const ValueId operand = node.inputs[operand_of(load->buffer)];
+                           return std::pair{names.at(operand), type_text(graph.type(operand))};
+                         }},
                         counter_);
     for (size_t d = 0; d < axes.size(); ++d) {
       if (!uses_var(body.value, axes[d])) continue;
       const std::string index = fmt::format("%s{}", counter_++), integer = fmt::format("%s{}", counter_++);
-      text += fmt::format("      {} = linalg.index {} : index\n      {} = arith.index_cast {} : index to i64\n", index, d, integer, index);
+      text += fmt::format("      {} = linalg.index {} : index\n      {} = arith.index_cast {} : index to i64\n", index,
+                          d, integer, index);
       writer.bind(axes[d], integer);
     }
     std::string value;
@@ -260,9 +284,12 @@ class LinalgPrinter {
     } else {
       value = writer.write(body.value);
     }
-    out_ += fmt::format("    {} = linalg.generic {{indexing_maps = [{}], iterator_types = [{}]}}{} outs({} : {}) {{  // {}\n    ^bb0({}):\n{}      linalg.yield {} : {}\n    }} -> {}\n",
-                        name, fmt::join(maps, ", "), fmt::join(kinds, ", "), inputs.empty() ? "" : fmt::format(" ins({} : {})", fmt::join(inputs, ", "), fmt::join(types, ", ")), initial, out_type,
-                        one_line(node.loc), fmt::join(arguments, ", "), text, value, mlir_type(dtype), out_type);
+    out_ += fmt::format(
+        "    {} = linalg.generic {{indexing_maps = [{}], iterator_types = [{}]}}{} outs({} : {}) {{  // {}\n    "
+        "^bb0({}):\n{}      linalg.yield {} : {}\n    }} -> {}\n",
+        name, fmt::join(maps, ", "), fmt::join(kinds, ", "),
+        inputs.empty() ? "" : fmt::format(" ins({} : {})", fmt::join(inputs, ", "), fmt::join(types, ", ")), initial,
+        out_type, one_line(node.loc), fmt::join(arguments, ", "), text, value, mlir_type(dtype), out_type);
     return dtype == result.dtype ? name : rounded(name, dtype, result);
   }
 
@@ -273,8 +300,10 @@ class LinalgPrinter {
     const std::string map = fmt::format("affine_map<({0}) -> ({0})>", fmt::join(dims, ", "));
     const std::string empty = define(fmt::format("tensor.empty() : {}", type_text(to)));
     const std::string wide = mlir_type(dtype), narrow = mlir_type(to.dtype);
-    return define(fmt::format("linalg.generic {{indexing_maps = [{0}, {0}], iterator_types = [{1}]}} ins({2} : {3}) outs({4} : {5}) {{\n    ^bb0(%a: {6}, %b: {7}):\n      %r = arith.truncf %a : {6} to {7}\n      linalg.yield %r : {7}\n    }} -> {5}",
-                              map, fmt::join(kinds, ", "), from, tensor_type(dtype, numbers(to.shape)), empty, type_text(to), wide, narrow));
+    return define(fmt::format(
+        "linalg.generic {{indexing_maps = [{0}, {0}], iterator_types = [{1}]}} ins({2} : {3}) outs({4} : {5}) {{\n    "
+        "^bb0(%a: {6}, %b: {7}):\n      %r = arith.truncf %a : {6} to {7}\n      linalg.yield %r : {7}\n    }} -> {5}",
+        map, fmt::join(kinds, ", "), from, tensor_type(dtype, numbers(to.shape)), empty, type_text(to), wide, narrow));
   }
 
   std::string out_;
@@ -286,4 +315,4 @@ class LinalgPrinter {
 
 std::string linalg_text(const Graph& graph) { return LinalgPrinter().run(graph); }
 
-}  // namespace tessera::inline linalg_codegen
+}  // namespace tessera::inline linalg

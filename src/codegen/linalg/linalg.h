@@ -11,10 +11,10 @@
 
 #include "graph/graph.h"
 
-namespace tessera::inline linalg_codegen {
+namespace tessera::inline linalg {
 
 // Text that mlir-opt of MLIR 19 reads. UserError TSR-5140 that names all nodes which have no such form: control flow,
 // procedures (sort, scatter, scans), floats of 8 bits and fewer; and for symbolic shapes.
 std::string linalg_text(const Graph& graph);
 
-}  // namespace tessera::inline linalg_codegen
+}  // namespace tessera::inline linalg

@@ -9,7 +9,7 @@
 #include "support/error.h"
 #include "types/tensor.h"
 
-namespace tessera::inline linalg_codegen {
+namespace tessera::inline linalg {
 namespace {
 
 bool has_load(const Expr& e) {
@@ -121,21 +121,25 @@ std::string ScalarWriter::unary_text(const Expr& e) {
       if (is_unsigned_int(operand->dtype)) return x;
       return line(fmt::format("math.{} {} : {}", real ? "absf" : "absi", x, type));
     case UnaryOp::kNot:
-      return line(fmt::format("arith.xori {}, {} : {}", x, constant(operand->dtype, 0, operand->dtype == DType::kBool ? 1 : -1), type));
+      return line(fmt::format("arith.xori {}, {} : {}", x,
+                              constant(operand->dtype, 0, operand->dtype == DType::kBool ? 1 : -1), type));
     case UnaryOp::kIsNan: return line(fmt::format("arith.cmpf uno, {}, {} : {}", x, x, type));
     case UnaryOp::kIsInf: {
       const std::string size = line(fmt::format("math.absf {} : {}", x, type));
-      return line(fmt::format("arith.cmpf oeq, {}, {} : {}", size, constant(operand->dtype, std::numeric_limits<double>::infinity(), 0), type));
+      return line(fmt::format("arith.cmpf oeq, {}, {} : {}", size,
+                              constant(operand->dtype, std::numeric_limits<double>::infinity(), 0), type));
     }
     case UnaryOp::kSign: {
       const std::string zero = constant(operand->dtype, 0, 0), one = constant(operand->dtype, 1, 1);
       if (!real) {
         const bool is_unsigned = is_unsigned_int(operand->dtype);
-        const std::string above = line(fmt::format("arith.cmpi {}, {}, {} : {}", is_unsigned ? "ugt" : "sgt", x, zero, type));
+        const std::string above =
+            line(fmt::format("arith.cmpi {}, {}, {} : {}", is_unsigned ? "ugt" : "sgt", x, zero, type));
         const std::string positive = line(fmt::format("arith.select {}, {}, {} : {}", above, one, zero, type));
         if (is_unsigned) return positive;
         const std::string below = line(fmt::format("arith.cmpi slt, {}, {} : {}", x, zero, type));
-        return line(fmt::format("arith.select {}, {}, {} : {}", below, constant(operand->dtype, -1, -1), positive, type));
+        return line(
+            fmt::format("arith.select {}, {}, {} : {}", below, constant(operand->dtype, -1, -1), positive, type));
       }
       const std::string with_sign = line(fmt::format("math.copysign {}, {} : {}", one, x, type));
       // Zeros and NaN are their own signs.
@@ -156,24 +160,32 @@ std::string ScalarWriter::binary_text(const Expr& e) {
   const std::string type = mlir_type(dtype);
   if (dtype == DType::kBool && (e->binary == BinaryOp::kAnd || e->binary == BinaryOp::kOr) && has_load(b)) {
     const Expr constant_arm = const_int(DType::kBool, e->binary == BinaryOp::kOr);
-    return e->binary == BinaryOp::kAnd ? chosen(write(a), dtype, b, constant_arm) : chosen(write(a), dtype, constant_arm, b);
+    return e->binary == BinaryOp::kAnd ? chosen(write(a), dtype, b, constant_arm)
+                                       : chosen(write(a), dtype, constant_arm, b);
   }
   const std::string x = write(a), y = write(b);
   const auto plain = [&](const std::string& op) { return line(fmt::format("{} {}, {} : {}", op, x, y, type)); };
   const auto compared = [&](const char* of_reals, const char* with_sign, const char* without) {
-    return line(fmt::format("arith.{} {}, {}, {} : {}", real ? "cmpf" : "cmpi", real ? of_reals : is_unsigned ? without : with_sign, x, y, type));
+    return line(fmt::format("arith.{} {}, {}, {} : {}", real ? "cmpf" : "cmpi",
+                            real          ? of_reals
+                            : is_unsigned ? without
+                                          : with_sign,
+                            x, y, type));
   };
   // Where the divisor is 0 the quotient is 0 and the rest is the dividend: the division is by 1, and not looked at.
   const auto divided = [&](const std::string& op, const std::string& by_zero) {
     const auto known = as_int(b);
     if (known && *known != 0 && *known != -1) return plain(op);
     const std::string is_zero = line(fmt::format("arith.cmpi eq, {}, {} : {}", y, constant(dtype, 0, 0), type));
-    const std::string divisor = line(fmt::format("arith.select {}, {}, {} : {}", is_zero, constant(dtype, 1, 1), y, type));
+    const std::string divisor =
+        line(fmt::format("arith.select {}, {}, {} : {}", is_zero, constant(dtype, 1, 1), y, type));
     const std::string quotient = line(fmt::format("{} {}, {} : {}", op, x, divisor, type));
-    return line(fmt::format("arith.select {}, {}, {} : {}", is_zero, by_zero.empty() ? constant(dtype, 0, 0) : by_zero, quotient, type));
+    return line(fmt::format("arith.select {}, {}, {} : {}", is_zero, by_zero.empty() ? constant(dtype, 0, 0) : by_zero,
+                            quotient, type));
   };
   const auto shifted = [&](const char* op) {
-    const std::string inside = line(fmt::format("arith.cmpi ult, {}, {} : {}", y, constant(dtype, 0, dtype_bits(dtype)), type));
+    const std::string inside =
+        line(fmt::format("arith.cmpi ult, {}, {} : {}", y, constant(dtype, 0, dtype_bits(dtype)), type));
     const std::string most = constant(dtype, 0, dtype_bits(dtype) - 1);
     const std::string amount = line(fmt::format("arith.select {}, {}, {} : {}", inside, y, most, type));
     const std::string value = line(fmt::format("{} {}, {} : {}", op, x, amount, type));
@@ -222,7 +234,9 @@ std::string ScalarWriter::cast_text(const Expr& e) {
   const std::string source = mlir_type(from), target = mlir_type(to);
   std::string x = write(e->operands[0]);
   if (from == to) return x;
-  const auto converted = [&](const std::string& op) { return line(fmt::format("{} {} : {} to {}", op, x, source, target)); };
+  const auto converted = [&](const std::string& op) {
+    return line(fmt::format("{} {} : {} to {}", op, x, source, target));
+  };
   if (to == DType::kBool) {
     if (is_float(from)) return line(fmt::format("arith.cmpf une, {}, {} : {}", x, constant(from, 0, 0), source));
     return line(fmt::format("arith.cmpi ne, {}, {} : {}", x, constant(from, 0, 0), source));
@@ -241,7 +255,8 @@ std::string ScalarWriter::cast_text(const Expr& e) {
     if (a == b) return x;
     return converted(a > b ? "arith.trunci" : is_unsigned ? "arith.extui" : "arith.extsi");
   }
-  // Into the range, and 0 for NaN; f64 has the ends of all ranges up to 32 bits, and its own largest below 2^63 or 2^64.
+  // Into the range, and 0 for NaN; f64 has the ends of all ranges up to 32 bits, and its own largest below 2^63 or
+  // 2^64.
   if (from != DType::kF64) x = line(fmt::format("arith.extf {} : {} to f64", x, source));
   const int bits = dtype_bits(to);
   const bool to_unsigned = is_unsigned_int(to);
@@ -288,4 +303,4 @@ std::string ScalarWriter::write(const Expr& e) {
   return names_[key] = name;
 }
 
-}  // namespace tessera::inline linalg_codegen
+}  // namespace tessera::inline linalg

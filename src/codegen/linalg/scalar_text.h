@@ -7,7 +7,7 @@
 
 #include "arith/expr.h"
 
-namespace tessera::inline linalg_codegen {
+namespace tessera::inline linalg {
 
 // "f32", "i64", "i1"; empty for element types that MLIR's arithmetic does not have.
 std::string mlir_type(DType dtype);
@@ -46,4 +46,4 @@ class ScalarWriter {
   std::unordered_map<const ExprNode*, std::string> names_;
 };
 
-}  // namespace tessera::inline linalg_codegen
+}  // namespace tessera::inline linalg

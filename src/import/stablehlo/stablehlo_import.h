@@ -17,7 +17,8 @@ namespace tessera::inline stablehlo {
 struct HloBorderTensor {
   std::string name;
   HloType type;
-  std::vector<std::string> symbols = {};  // for each dimension of an argument: what jax calls its size ("n"), or nothing
+  std::vector<std::string> symbols =
+      {};  // for each dimension of an argument: what jax calls its size ("n"), or nothing
 };
 struct HloBorder {
   std::vector<HloBorderTensor> inputs, outputs;
