@@ -195,7 +195,7 @@ def main():
             x = real(*shape)
             np.save(folder / "x.npy", x)
             want = run(
-                tessera, "run", folder / "m.onnx", "--engine", "interp", "--input", f"x={folder}/x.npy", "--output-dir", folder
+                tessera, "run", folder / "m.onnx", "--engine", "interp", "--input", f"x=@{folder}/x.npy", "--output-dir", folder
             )
             library = built(emitted.stdout, folder, optimiser)
             if want.returncode or isinstance(library, str):
