@@ -113,7 +113,7 @@ int report(const ReportCommand& command) {
   page.replace(page.find(kPlace), kPlace.size(), in_page(data));
   write_file(command.output, "page", page);
   progress.finish();
-  if (!command.quiet) fmt::print("{}: {} nodes, {} kernels\n", command.output, graph.nodes().size(), times.size());
+  if (!command.quiet) fmt::print("{}: {} nodes, {} kernels\n", command.output, data["nodes"].size(), times.size());
   return kExitOk;
 }
 
