@@ -37,8 +37,8 @@ from ._session import (
 )
 from ._source import Source, source_of
 from ._tape import eager_numerics, no_grad
-from .frontend import build
 from ._tensor import Tensor, arange, concat, full, ones, stack, tensor, where, zeros
+from .frontend import build
 from .quantization import (
     CalibrationDataReader, CalibrationMethod, QuantFormat, QuantType, quantize_dynamic, quantize_static,
 )
@@ -48,8 +48,7 @@ __all__ = [
     "InferenceSession", "InternalError", "JaxFunction", "Model", "NodeArg", "OpenModel", "OrtValue", "QuantFormat", "QuantType",
     "SessionOptions", "Tensor", "TensorInfo", "arange", "build", "capture", "compile", "compile_file", "concat", "cond",
     "eager_numerics", "from_jax", "frontend", "full", "get_all_providers", "get_available_providers", "get_device", "grad", "graph",
-    "hessian",
-    "hvp", "jacobian", "jit", "jvp", "load", "nn", "no_grad", "ones", "optim", "quantize_dynamic", "quantize_static",
+    "hessian", "hvp", "jacobian", "jit", "jvp", "load", "nn", "no_grad", "ones", "optim", "quantize_dynamic", "quantize_static",
     "scan", "stack", "te", "tensor", "value_and_grad", "vjp", "where", "zeros",
 ]
 __version__ = _native.version()

@@ -58,7 +58,9 @@ def main():
         example = (torch.randn(2, 6),)
         batch = ({0: torch.export.Dim("n", min=1, max=16)},)
         torch.export.save(torch.export.export(model, example, dynamic_shapes=batch), folder / "net.pt2")
-        torch.onnx.export(model, example, str(folder / "net.onnx"), dynamo=False, input_names=["x"], dynamic_axes={"x": {0: "n"}}, opset_version=17)
+        torch.onnx.export(
+            model, example, str(folder / "net.onnx"), dynamo=False, input_names=["x"], dynamic_axes={"x": {0: "n"}}, opset_version=17
+        )
         check("faithful", verify(tessera, folder, "net.onnx", "module.py"), 0, "same for 3x6")
         check("beside a .pt2 file", verify(tessera, folder, "net.onnx", "net.pt2"), 0, "same for 3x6")
         check("a .pt2 file itself", verify(tessera, folder, "net.pt2", "module.py"), 0, "same for 2x6")
