@@ -105,22 +105,56 @@ const TensorPtr* constant_of(const Graph& graph, ValueId id) {
   return producer && producer->op->kind == OpKind::kConstant ? &producer->attrs.get<TensorPtr>("value") : nullptr;
 }
 
+// The part of a view that is left when dimensions at both ends are found to be the same ones: [begin, end) of each
+// side.
+struct ViewPart {
+  size_t from_begin = 0, from_end = 0, to_begin = 0, to_end = 0;
+};
+
+// Gives dimensions of `from` that are dimensions of `to` the places of these. Sizes that a run decides about, and sums
+// of them, need not be multiplied and divided again for those.
+ViewPart match_dimensions(const Shape& from, const Shape& to, const std::vector<Axis>& axes, std::vector<Expr>& index) {
+  ViewPart rest{0, from.size(), 0, to.size()};
+  const auto is_one = [](const Expr& extent) { return is_const_int(extent, 1); };
+  const auto same = [](const Expr& a, const Expr& b) {
+    return structurally_equal(normalize_size(a), normalize_size(b));
+  };
+  while (rest.from_begin < rest.from_end || rest.to_begin < rest.to_end) {
+    if (rest.from_begin < rest.from_end && is_one(from[rest.from_begin])) index[rest.from_begin++] = 0;
+    else if (rest.to_begin < rest.to_end && is_one(to[rest.to_begin])) ++rest.to_begin;
+    else if (rest.from_begin == rest.from_end || rest.to_begin == rest.to_end) break;
+    else if (!same(from[rest.from_begin], to[rest.to_begin])) break;
+    else index[rest.from_begin++] = axes[rest.to_begin++].var;
+  }
+  while (rest.from_begin < rest.from_end || rest.to_begin < rest.to_end) {
+    if (rest.from_begin < rest.from_end && is_one(from[rest.from_end - 1])) index[--rest.from_end] = 0;
+    else if (rest.to_begin < rest.to_end && is_one(to[rest.to_end - 1])) --rest.to_end;
+    else if (rest.from_begin == rest.from_end || rest.to_begin == rest.to_end) break;
+    else if (!same(from[rest.from_end - 1], to[rest.to_end - 1])) break;
+    else index[--rest.from_end] = axes[--rest.to_end].var;
+  }
+  return rest;
+}
+
 // A view inside a kernel: the same row-major bytes under another shape.
 Body reshape_body(const TensorType& from, const TensorType& to) {
   Body body;
   body.inputs = {make_buffer("x", from.dtype, from.shape)};
   body.axes = make_axes("i", to.shape);
-  Expr flat = 0;
-  for (const Axis& axis : body.axes) flat = flat * axis.extent + axis.var;
   std::vector<Expr> index(from.shape.size());
-  for (size_t i = from.shape.size(); i-- > 0;) {
-    index[i] = i == 0 ? flat : floormod(flat, from.shape[i]);
+  const auto is_number = [](const Axis& axis) { return as_int(axis.extent).has_value(); };
+  const bool is_open = !std::all_of(body.axes.begin(), body.axes.end(), is_number) || !static_dims(from.shape);
+  ViewPart rest{0, from.shape.size(), 0, to.shape.size()};
+  if (is_open) rest = match_dimensions(from.shape, to.shape, body.axes, index);
+  Expr flat = 0;
+  for (size_t i = rest.to_begin; i < rest.to_end; ++i) flat = flat * body.axes[i].extent + body.axes[i].var;
+  for (size_t i = rest.from_end; i-- > rest.from_begin;) {
+    index[i] = i == rest.from_begin ? flat : floormod(flat, from.shape[i]);
     flat = floordiv(flat, from.shape[i]);
   }
-  std::vector<std::pair<Var, Expr>> axes;
-  for (const Axis& axis : body.axes) axes.emplace_back(axis.var, axis.extent);
-  const auto is_number = [](const Axis& axis) { return as_int(axis.extent).has_value(); };
-  if (!std::all_of(body.axes.begin(), body.axes.end(), is_number) || !static_dims(from.shape)) {
+  if (is_open) {
+    std::vector<std::pair<Var, Expr>> axes;
+    for (const Axis& axis : body.axes) axes.emplace_back(axis.var, axis.extent);
     for (Expr& i : index) i = normalize_size(i, axes);
     body.value = load(body.inputs[0], index);
     return body;

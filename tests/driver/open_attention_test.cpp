@@ -31,6 +31,7 @@ enum class Mask : uint8_t { kNone, kColumns, kPlaces, kHeads, kBoolColumns, kBoo
 
 struct Case {
   int64_t heads = 2, depth = 16, out = 16;
+  int64_t groups = 1;  // heads of queries for each one of keys, of heads that stand behind words
   Mask mask = Mask::kNone;
   bool by_words = false;  // heads stand behind words in memory, as linear layers make them
   bool open_batch = true;
@@ -38,8 +39,8 @@ struct Case {
   int64_t longest = 150;
 
   std::string text() const {
-    return fmt::format("{} heads of {} and {}, mask {}, by words {}, open batch {}, as many {}", heads, depth, out,
-                       static_cast<int>(mask), by_words, open_batch, as_many);
+    return fmt::format("{} heads of {} and {}, {} groups, mask {}, by words {}, open batch {}, as many {}", heads,
+                       depth, out, groups, static_cast<int>(mask), by_words, open_batch, as_many);
   }
 };
 
@@ -49,12 +50,17 @@ Graph graph_of(const Case& c) {
   if (c.open_batch) symbols.push_back(range("n", 1, 4));
   Builder b(symbols);
   const Expr l = b.symbol(0), k = c.as_many ? l : b.symbol(1), n = c.open_batch ? symbols.back().var : Expr(2);
-  const auto operand = [&](const char* name, const Expr& places, int64_t depth) {
+  const auto operand = [&](const char* name, const Expr& places, int64_t depth, int64_t groups) {
     if (!c.by_words) return b.input(name, {n, c.heads, places, depth});
+    if (c.groups > 1) {
+      const ValueId x = b.input(name, {n, places, c.heads * groups * depth});
+      return b.add("transpose", {b.reshape(x, {n, places, c.heads, groups, depth})}, {{"perm", Ints{0, 2, 3, 1, 4}}});
+    }
     const ValueId x = b.input(name, {n, places, c.heads * depth});
     return b.add("transpose", {b.reshape(x, {n, places, c.heads, depth})}, {{"perm", Ints{0, 2, 1, 3}}});
   };
-  std::vector<ValueId> operands = {operand("q", l, c.depth), operand("k", k, c.depth), operand("v", k, c.out)};
+  std::vector<ValueId> operands = {operand("q", l, c.depth, c.groups), operand("k", k, c.depth, 1),
+                                   operand("v", k, c.out, 1)};
   const bool is_bool = c.mask == Mask::kBoolColumns || c.mask == Mask::kBoolPlaces;
   const DType dtype = is_bool ? DType::kBool : DType::kF32;
   if (c.mask == Mask::kColumns || c.mask == Mask::kBoolColumns)
@@ -62,7 +68,9 @@ Graph graph_of(const Case& c) {
   if (c.mask == Mask::kPlaces || c.mask == Mask::kBoolPlaces) operands.push_back(b.input("mask", {l, k}, dtype));
   if (c.mask == Mask::kHeads) operands.push_back(b.input("mask", {n, c.heads, l, k}, dtype));
   ValueId y = b.composite("attention", operands, {{"scale", 0.7}});
-  if (c.by_words) y = b.reshape(b.add("transpose", {y}, {{"perm", Ints{0, 2, 1, 3}}}), {n, l, c.heads * c.out});
+  if (c.by_words)
+    y = b.reshape(b.add("transpose", {y}, {{"perm", c.groups > 1 ? Ints{0, 3, 1, 2, 4} : Ints{0, 2, 1, 3}}}),
+                  {n, l, c.heads * c.groups * c.out});
   return b.result({y});
 }
 
@@ -166,6 +174,28 @@ TEST(OpenAttention, AtOtherPoints) {
     for (const Ints& sizes : kSizes) points.push_back(point_of(c, sizes));
     check(c, "native", 1 + i % 2, points,
           KnobPoint{"fuse_rows", {{"block", pick({8, 16, 24, 48, 96})}, {"columns", pick({32, 96, 128, 256})}}});
+    if (testing::Test::HasFatalFailure()) return;
+  }
+}
+
+// Heads of queries that share one of keys are rows of the same blocks.
+TEST(OpenAttention, GroupedQueries) {
+  std::mt19937_64 random(5);
+  const auto pick = [&](std::vector<int64_t> of) { return of[random() % of.size()]; };
+  for (const Mask mask : {Mask::kNone, Mask::kColumns, Mask::kPlaces, Mask::kBoolPlaces}) {
+    Case c;
+    c.heads = pick({1, 2, 3});
+    c.groups = pick({2, 3, 4, 7});
+    c.depth = pick({5, 16, 64});
+    c.out = pick({5, 16, 64});
+    c.mask = mask;
+    c.by_words = true;
+    c.as_many = random() % 2 == 0;
+    c.open_batch = random() % 2 == 0;
+    std::vector<Ints> points;
+    for (const Ints& sizes : kSizes) points.push_back(point_of(c, sizes));
+    const bool is_native = mask != Mask::kPlaces || !runs_here(parse_target("x86-64-v2"));
+    check(c, is_native ? "native" : "x86-64-v2", 1 + static_cast<int>(random() % 3), points);
     if (testing::Test::HasFatalFailure()) return;
   }
 }

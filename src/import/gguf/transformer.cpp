@@ -286,20 +286,29 @@ class Transformer : public Emitter {
     constexpr int64_t kLargestGemma3 = 62;
     const bool by_features = architecture_.name == "gemma3" && h_.layers == kLargestGemma3;
     const auto scaled_by = static_cast<double>(by_features ? h_.features / h_.heads : h_.depth);
+    // Grouped queries are those of heads that share one of keys: these broadcast, and nothing between the copy of a
+    // cache and the products that read it is a view.
+    const int64_t groups = h_.heads / h_.key_heads;
+    const auto by_head = [&](ValueId rows, const Expr& length, int64_t heads, int64_t group, int64_t depth) {
+      return groups == 1 ? transpose(reshape(rows, {length, heads, depth}), {1, 0, 2})
+                         : transpose(reshape(rows, {length, heads, group, depth}), {1, 2, 0, 3});
+    };
     const ValueId by_token = each_sequence([&](size_t s) {
       Sequence& sequence = sequences_[s];
       const auto with_past = [&](ValueId past, ValueId now, int64_t depth, std::vector<ValueId>& kept) {
         const ValueId all = op("concat", {past, rows_of(s, now)}, {{"axis", int64_t{0}}});
         kept.push_back(all);
-        return transpose(reshape(all, {sequence.total, h_.key_heads, depth}), {1, 0, 2});
+        return by_head(all, sequence.total, h_.key_heads, 1, depth);
       };
       const auto layer = static_cast<size_t>(n);
       const ValueId keys = with_past(sequence.keys[layer], k, h_.depth, sequence.all_keys);
       const ValueId values = with_past(sequence.values[layer], v, h_.value_depth, sequence.all_values);
-      const ValueId result =
-          composite("attention", {transpose(rows_of(s, q), {1, 0, 2}), keys, values, positions.masks[s]},
-                    {{"scale", 1 / std::sqrt(scaled_by)}});
-      return reshape(transpose(result, {1, 0, 2}), {sequence.length, h_.heads * h_.value_depth});
+      const ValueId result = composite(
+          "attention",
+          {by_head(rows_of(s, q), sequence.length, h_.key_heads, groups, h_.depth), keys, values, positions.masks[s]},
+          {{"scale", 1 / std::sqrt(scaled_by)}});
+      return reshape(transpose(result, groups == 1 ? Ints{1, 0, 2} : Ints{2, 0, 1, 3}),
+                     {sequence.length, h_.heads * h_.value_depth});
     });
     const ValueId y = linear(block + "attn_output", by_token, h_.heads * h_.value_depth, h_.features);
     return norm_if_any(block + "post_attention_norm", y, h_.features);

@@ -85,7 +85,8 @@ std::vector<ValueId> attention(CompositeBody& b) {
   const Extents e = extents_of(b);
   ValueId q = b.operand(0), k = b.operand(1), v = b.operand(2);
   const Shape q_shape = b.type(q).shape;
-  const bool grouped = e.groups > 1;
+  // With one head of k and v they broadcast as they are.
+  const bool grouped = e.groups > 1 && !is_const_int(e.heads, 1);
   if (grouped) {
     q = b.add("reshape", {q}, {{"shape", split(e, e.groups, e.rows, e.depth)}});
     k = b.add("reshape", {k}, {{"shape", split(e, 1, e.columns, e.depth)}});

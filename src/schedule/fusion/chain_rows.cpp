@@ -5,8 +5,9 @@
 namespace tessera::inline schedule {
 namespace {
 
-// How many of the rows come before any other axis of all inner results that have them.
-size_t keep_leading(const Chain& chain) {
+// How many of the rows come before any other axis of all inner results that have them. `may_enclose`: axes of known
+// extent between them count for nothing, as a block has all of such an axis.
+size_t keep_leading(const Chain& chain, bool may_enclose = false) {
   size_t rows = chain.rows.size();
   for (size_t m = 0; m + 1 < chain.members.size(); ++m) {
     const Shape& shape = chain.members[m].definition->output().out->shape;
@@ -16,7 +17,7 @@ size_t keep_leading(const Chain& chain) {
     for (size_t axis = 0; axis < shape.size() && kept < own; ++axis) {
       if (chain.rows[kept].axis[m] == axis) {
         ++kept;
-      } else if (as_int(shape[axis]) != 1) {
+      } else if (as_int(shape[axis]) != 1 && !(may_enclose && as_int(shape[axis]))) {
         break;
       }
     }
@@ -160,10 +161,14 @@ std::string_view find_rows(Chain& chain, const Target& target) {
   // In the order of the first member's axes.
   std::sort(chain.rows.begin(), chain.rows.end(),
             [](const RowAxis& a, const RowAxis& b) { return a.axis[0] < b.axis[0]; });
+  // Heads that share keys and values are rows of a block together with those of an open length.
+  const bool is_open = chain.may_be_long && has_open_sizes(chain);
+  if (is_open)
+    std::stable_partition(partial.begin(), partial.end(), [](const RowAxis& row) { return row.extent == 0; });
   for (const RowAxis& last : partial) {
     Chain cut = chain;
     cut.rows.push_back(last);
-    if (keep_leading(cut) == cut.rows.size() && (chain.may_be_long || choose_pieces(cut, target))) {
+    if (keep_leading(cut, is_open) == cut.rows.size() && (chain.may_be_long || choose_pieces(cut, target))) {
       chain = std::move(cut);
       return "";
     }

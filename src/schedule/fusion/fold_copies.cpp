@@ -49,21 +49,28 @@ bool has_param(const TensorProgram& kernel, const BufferPtr& buffer) {
 
 }  // namespace
 
-std::optional<TensorProgram> read_through(const TensorProgram& reader, size_t param, const TensorProgram& copy) {
+std::optional<TensorProgram> read_through(const TensorProgram& reader, size_t param, const TensorProgram& copy,
+                                          bool may_be_columns) {
   const std::optional<IndexMap> copied = map_of_copy(copy);
   const Stage* reduction = reader.reduction();
   if (!copied || !reduction || has_param(reader, copy.params[0].buffer)) return std::nullopt;
   const Body& body = reduction->body;
   const BufferPtr& old = reader.params[param].buffer;
   const std::optional<IndexMap> read = only_map(reader, *reduction, old);
-  if (!read || read->mentions({false, body.axes.size() - 1})) return std::nullopt;
+  if (!read) return std::nullopt;
+  const AxisRef innermost{false, body.axes.size() - 1};
   const Expr moved = substitute(copied->load, at_indices(copy.output().body.axes, read->load->operands));
   const IndexMap map = index_map(body, moved);
-  // What it takes to find a place is paid for each product of the sum.
+  // What it takes to find a place is paid for each product of the sum: along what is contiguous, the reduction of rows
+  // and the innermost axis of columns, there is nothing to multiply.
+  const bool is_column = read->mentions(innermost);
+  if (is_column && (!may_be_columns || map.dims.back().sole != innermost)) return std::nullopt;
   std::optional<AxisRef> reduced;
   for (const IndexDim& dim : map.dims)
     for (const AxisUse& use : dim.uses) {
-      if (use.axis.reduced ? &dim != &map.dims.back() || use.coefficient != 1 || reduced : !use.coefficient)
+      const bool is_last = &dim == &map.dims.back();
+      if (use.axis == innermost && !is_last) return std::nullopt;
+      if (use.axis.reduced ? is_last == is_column || use.coefficient != 1 || reduced : !use.coefficient)
         return std::nullopt;
       if (use.axis.reduced) reduced = use.axis;
     }

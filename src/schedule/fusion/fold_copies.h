@@ -8,10 +8,12 @@
 namespace tessera::inline schedule {
 
 // `reader`, which reads what `copy` would have stored, with `copy`'s parameter instead of parameter `param`: the rows
-// of a product (the queries of attention), of which it reads element by element and none along its innermost axis.
-// Empty when `copy` does more than copy, its elements along the reduction are not contiguous, or places take more than
-// a multiplication to find.
-std::optional<TensorProgram> read_through(const TensorProgram& reader, size_t param, const TensorProgram& copy);
+// of a product (the queries of attention), of which it reads element by element and none along its innermost axis, or
+// with `may_be_columns` the columns (the values), of which it reads neighbours along that axis. Empty when `copy` does
+// more than copy, its elements along the reduction of rows or along columns are not contiguous, or places take more
+// than a multiplication to find.
+std::optional<TensorProgram> read_through(const TensorProgram& reader, size_t param, const TensorProgram& copy,
+                                          bool may_be_columns);
 
 // `kernel`, storing where `copy`, its only reader, would have: the same axes in another order, but for the innermost.
 // Empty when `copy` is not like that.

@@ -227,10 +227,12 @@ class RowPlanner {
           if (take(std::move(*stored))) return true;
           continue;
         }
-      auto read = read_through(*into.definition, param, *from.definition);
+      auto read = read_through(*into.definition, param, *from.definition, has_open_sizes(chain));
       if (read) {
-        // Rows of a block, which is gone over for each tile of columns, stay nearer where they lie side by side.
-        if (has_shared(chain)) continue;
+        // Rows of a block, which is gone over for each tile of columns, stay nearer where they lie side by side. Those
+        // of values are not: a token by itself would copy all of a cache.
+        const bool is_column = chain.rows.back().axis[w] == kNoAxis;
+        if (is_column ? !has_open_sizes(chain) : has_shared(chain)) continue;
         into.args[param] = from.args[0];
         if (take(std::move(*read))) return true;
       } else if (auto scaled = scale_afterwards(*into.definition, param, *from.definition);

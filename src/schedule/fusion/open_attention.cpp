@@ -204,9 +204,23 @@ class OpenAttention {
           return seq(std::move(fresh));
         },
         [this, of, scores, rows, columns, is_whole](size_t m) {
-          return m == scores && !is_whole ? hide_columns(of->code->buffers().by_member[m], rows, columns) : Stmt();
+          if (m != scores || is_whole) return Stmt();
+          return hide_columns(of->code->buffers().by_member[m], rows * enclosed_rows(m), columns);
         });
     return block;
+  }
+
+  // Rows of member `m` for each one of the last row axis: those along axes that a block has as a whole, as heads that
+  // share keys.
+  int64_t enclosed_rows(size_t m) const {
+    const Shape& shape = definition(m).output().out->shape;
+    int64_t rows = 1;
+    for (size_t axis = 0; axis < shape.size(); ++axis) {
+      const auto is_axis = [&](const RowAxis& row) { return row.axis[m] == axis; };
+      if (axis != chain_.columns->axis[m] && std::none_of(chain_.rows.begin(), chain_.rows.end(), is_axis))
+        rows *= as_int(shape[axis]).value_or(1);
+    }
+    return rows;
   }
 
   // Scores of columns behind the end are those of no column.
