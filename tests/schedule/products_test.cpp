@@ -322,9 +322,11 @@ Tensor random_blocks(const BlockedFormat& format, int64_t rows, int64_t terms, s
   return result;
 }
 
-// x w' with a matrix in blocks, with a bias where `has_epilogue`. With `group`, x is bytes with a scale for so many.
-Case make_blocked_case(const BlockedFormat& format, const Product& p, std::mt19937& random, int64_t group = 0) {
-  const Tensor x = random_tensor(group ? DType::kI8 : DType::kF32, {p.rows, p.terms}, random);
+// x w' with a matrix in blocks, with a bias where `has_epilogue`. With `group`, x is bytes with a scale for so many; with
+// `narrow`, x and the weights are rounded to bf16.
+Case make_blocked_case(const BlockedFormat& format, const Product& p, std::mt19937& random, int64_t group = 0,
+                       bool narrow = false) {
+  const Tensor x = random_tensor(narrow ? DType::kBF16 : group ? DType::kI8 : DType::kF32, {p.rows, p.terms}, random);
   const Tensor scales = random_tensor(DType::kF32, {p.rows, group ? p.terms / group : 1}, random);
   const Tensor blocks = random_blocks(format, p.columns, p.terms, random);
   const Tensor bias = random_tensor(DType::kF32, {p.columns}, random);
@@ -341,8 +343,10 @@ Case make_blocked_case(const BlockedFormat& format, const Product& p, std::mt199
   const auto constant = [&](const Tensor& t) {
     return builder.add(ops.get("constant"), {}, {{"value", std::make_shared<const Tensor>(t)}});
   };
-  const ValueId input = graph.add_input("x", TensorType{x.dtype(), make_shape(x.dims()), {}});
-  const ValueId weights = builder.add(ops.get("dequantize_blocks"), {constant(blocks)}, attrs);
+  const ValueId input = graph.add_input("x", TensorType{narrow ? DType::kF32 : x.dtype(), make_shape(x.dims()), {}});
+  ValueId weights = builder.add(ops.get("dequantize_blocks"), {constant(blocks)}, attrs);
+  const auto as = [&](ValueId v, DType dtype) { return builder.add(ops.get("cast"), {v}, {{"to", dtype}}); };
+  if (narrow) weights = as(as(weights, DType::kBF16), DType::kF32);
   const ValueId scaled = group ? graph.add_input("s", TensorType{DType::kF32, make_shape(scales.dims()), {}}) : -1;
   ValueId y = group ? builder.add(ops.get("scaled_matmul"), {input, scaled, weights}, {})
                     : builder.add(ops.get("matmul"), {input, weights}, {{"transpose_b", true}});
@@ -357,6 +361,19 @@ Case make_blocked_case(const BlockedFormat& format, const Product& p, std::mt199
     const Node* producer = grouped.producer(node.inputs[i]);
     const bool is_scales = grouped.value(node.inputs[i]).name == "s";
     result.args.push_back(producer ? *producer->attrs.get<TensorPtr>("value") : is_scales ? scales : x);
+  }
+  // Rows lie in memory as bf16, as lower/narrow_values.h has it.
+  for (TensorParam& param : result.kernel.params) {
+    if (!narrow || param.is_constant()) continue;
+    const BufferPtr old = param.buffer;
+    param.buffer = make_buffer(old->name, DType::kBF16, old->shape);
+    for (Stage& stage : result.kernel.stages) {
+      std::replace(stage.body.inputs.begin(), stage.body.inputs.end(), old, param.buffer);
+      stage.body.value = transform(stage.body.value, [&](const Expr& node) -> Expr {
+        const bool is_row = node->kind == ExprKind::kLoad && node->buffer == old;
+        return is_row ? cast(DType::kF32, load(param.buffer, node->operands)) : Expr();
+      });
+    }
   }
   const auto scale_of = [&](int64_t r, int64_t k) { return group ? scales.get_double((r * p.terms + k) / group) : 1; };
   for (int64_t r = 0; r < p.rows; ++r)
@@ -432,6 +449,39 @@ TEST(Products, BytesTimesWeightsInBlocks) {
     }
   }
   EXPECT_GT(by_integers, 50);
+}
+
+// Rounded to bf16 many rows are multiplied in tiles, and few by the weights as they are before: rests of two tiles of
+// rows, of one and of less, of blocks of rows, of columns, and sums that are cut into chunks.
+TEST(Products, RoundedWeightsInBlocks) {
+  std::mt19937 random(15);
+  const auto pick = [&](std::initializer_list<int64_t> choices) {
+    return *(choices.begin() + static_cast<std::ptrdiff_t>(random() % choices.size()));
+  };
+  std::vector<std::string> targets = {"x86-64-v4,+portable-tiles"};
+  if (const Target host = parse_target("native"); host.has("amx-bf16")) targets.push_back("x86-64-v4,+amx-tile,+amx-bf16");
+  if (!parse_target("native").has("avx512f")) GTEST_SKIP() << "tiles of 16 columns want vectors of 16";
+  int in_tiles = 0;
+  for (const BlockedFormat& format : blocked_formats())
+    for (int i = 0; i < 3; ++i) {
+      const int64_t whole = std::max<int64_t>(format.elements, 32);
+      Product p{i == 0 ? pick({1, 3, 15}) : i == 1 ? pick({16, 17, 31, 32, 47}) : pick({256, 257, 300}),
+                i == 2 ? whole * (1024 / whole) : pick({1, 2, 3}) * whole, pick({1, 8, 16, 31, 33, 64})};
+      p.has_epilogue = i % 2 == 0;
+      const Case test = make_blocked_case(format, p, random, 0, true);
+      for (const std::string& target : targets)
+        for (const char* point : {"blocked_weights", "blocked_weights{vectors=1}", "blocked_weights{vectors=4}"}) {
+          std::string text;
+          const auto got = run_at(test, point, target, text);
+          ASSERT_TRUE(got) << format.name << " " << p.text() << ": " << text;
+          const bool tiles = text.find("dot.bf16") != std::string::npos;
+          EXPECT_EQ(tiles, p.rows >= 16 && std::string(point) != "blocked_weights{vectors=4}") << p.text() << point;
+          in_tiles += tiles;
+          EXPECT_EQ(difference(*got, test.want, tiles ? 0x1p-8 : 3e-6), "")
+              << format.name << " " << p.text() << " " << point << " on " << target;
+        }
+    }
+  EXPECT_GT(in_tiles, 30);
 }
 
 }  // namespace

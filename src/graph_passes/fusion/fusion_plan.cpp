@@ -228,9 +228,21 @@ class Planner {
     }
   }
 
+  // Whether `id` dequantises, or rounds, weights in blocks for one product or look-up.
+  bool makes_weights(NodeId id) const {
+    const Node* source = &node(id);
+    while (source && is_op(source, "cast")) source = graph_.producer(source->inputs[0]);
+    if (!source || !dequantizes_weights(graph_, *source)) return false;
+    for (NodeId at = id; readers(at).size() == 1; at = readers(at)[0]) {
+      const Node& reader = node(readers(at)[0]);
+      if (!is_op(&reader, "cast")) return reads_as_weights(graph_, result(at), reader);
+    }
+    return false;
+  }
+
   // Whether `id` may be computed where its readers, all in `group`, read it. Sets its repeated work.
   bool may_be_inlined(NodeId id, const Group& group) {
-    if (readers(id).size() == 1 && reads_in_blocks(graph_, node(id), node(readers(id)[0]))) {
+    if (makes_weights(id)) {
       in_front_[static_cast<size_t>(id)] = group.reduction >= 0;
       return true;
     }

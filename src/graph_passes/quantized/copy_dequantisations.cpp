@@ -12,14 +12,18 @@ bool dequantizes_weights(const Graph& graph, const Node& node) {
          });
 }
 
-bool reads_in_blocks(const Graph& graph, const Node& node, const Node& reader) {
-  if (!dequantizes_weights(graph, node)) return false;
-  const ValueId weights = node.outputs[0];
+bool reads_as_weights(const Graph& graph, ValueId weights, const Node& reader) {
   if (graph.type(weights).rank() != 2) return false;
   if (reader.op->name == "gather") return reader.inputs[0] == weights && reader.attrs.get_int("axis") == 0;
   if (reader.op->name == "scaled_matmul") return reader.inputs[2] == weights;
   return reader.op->name == "matmul" && reader.inputs[1] == weights && reader.inputs[0] != weights &&
          reader.attrs.get_or<bool>("transpose_b", false);
+}
+
+bool reads_in_blocks(const Graph& graph, const Node& node, const Node& reader) {
+  // Rounding (lower_precision) is a part of making numbers.
+  return dequantizes_weights(graph, node) &&
+         (reader.op->name == "cast" || reads_as_weights(graph, node.outputs[0], reader));
 }
 
 Graph copy_dequantisations(const Graph& graph, const PassContext&) {

@@ -27,7 +27,10 @@ Graph copy_dequantisations(const Graph& graph, const PassContext& ctx);
 
 // Whether `node` dequantises constant weights in blocks.
 bool dequantizes_weights(const Graph& graph, const Node& node);
-// Whether a kernel of `reader` makes the numbers that `node` gives in registers, as it needs them.
+// Whether `reader` is a product with the matrix `weights`, or a look-up in it, whose kernel makes numbers in registers,
+// as it needs them.
+bool reads_as_weights(const Graph& graph, ValueId weights, const Node& reader);
+// Whether the reader of what `node` dequantises is one of these, or rounds them.
 bool reads_in_blocks(const Graph& graph, const Node& node, const Node& reader);
 
 }  // namespace tessera::inline graph_passes

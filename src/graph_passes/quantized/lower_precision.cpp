@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <numeric>
 
+#include "graph_passes/quantized/copy_dequantisations.h"
 #include "graph_passes/support/graph_util.h"
 
 namespace tessera::inline graph_passes {
@@ -21,15 +22,25 @@ bool arrives(const Graph& graph, const Node& reader) {
   return !graph.producer(id) && type.is_static() && (is_op(&reader, "conv") || type.rank() == 2);
 }
 
-// A convolution or product with weights.
-bool has_weights(const Graph& graph, const Node& node) {
-  return (is_op(&node, "conv") || is_op(&node, "matmul")) && is_f32(graph, node.inputs[0]) &&
-         is_f32(graph, node.inputs[1]) && (is_known(graph, node.inputs[1]) || arrives(graph, node)) &&
-         !is_known(graph, node.inputs[0]);
-}
-
 bool multiplies_in_tiles(const PassContext& ctx) {
   return ctx.precision == DType::kBF16 && ctx.family.multiplies_in_tiles(DType::kBF16, DType::kBF16);
+}
+
+// A product with weights in blocks of a few bits, which many rows multiply in tiles. Without these their floats stay
+// what they are.
+bool has_blocked_weights(const Graph& graph, const Node& node, const PassContext& ctx) {
+  constexpr int64_t kTileTerms = 32;
+  const Node* weights = is_op(&node, "matmul") ? graph.producer(node.inputs[1]) : nullptr;
+  if (!weights || !multiplies_in_tiles(ctx) || !reads_in_blocks(graph, *weights, node)) return false;
+  const auto terms = as_int(graph.type(node.inputs[1]).shape.back());
+  return terms && *terms % kTileTerms == 0;
+}
+
+// A convolution or product with weights.
+bool has_weights(const Graph& graph, const Node& node, const PassContext& ctx) {
+  return (is_op(&node, "conv") || is_op(&node, "matmul")) && is_f32(graph, node.inputs[0]) &&
+         is_f32(graph, node.inputs[1]) && !is_known(graph, node.inputs[0]) &&
+         (is_known(graph, node.inputs[1]) || arrives(graph, node) || has_blocked_weights(graph, node, ctx));
 }
 
 // Tiles multiply bf16 sixteen times as fast as vectors multiply f32, of which filtering saves a factor of 2.5.
@@ -56,7 +67,7 @@ bool rounds_weights(const Graph& graph, const Node& node, const PassContext& ctx
 bool pairs_columns(const Graph& graph, const Node& node, const PassContext& ctx) {
   const auto products = ctx.family.narrow_products(DType::kBF16, DType::kBF16);
   if (ctx.precision != DType::kBF16 || !products || !products->in_vectors) return false;
-  if (!is_op(&node, "conv") || !has_weights(graph, node) || node.attrs.get_int("groups") != 1) return false;
+  if (!is_op(&node, "conv") || !has_weights(graph, node, ctx) || node.attrs.get_int("groups") != 1) return false;
   const auto w = static_dims(graph.type(node.inputs[1]).shape);
   if (!w || w->size() != 4 || (*w)[1] >= kLeastTerms || (*w)[3] < 3 || suits_winograd(graph, node, ctx)) return false;
   if (!all_of_list(node, "dilations", 1) || !all_of_list(node, "input_dilations", 1)) return false;
@@ -98,7 +109,7 @@ Graph lower_precision(const Graph& graph, const PassContext& ctx) {
   const std::vector<int> uses = use_counts(graph);
   std::vector<bool> rounded(graph.values().size(), false);
   for (const Node& node : graph.nodes()) {
-    if (!has_weights(graph, node) || pairs_columns(graph, node, ctx)) continue;
+    if (!has_weights(graph, node, ctx) || pairs_columns(graph, node, ctx)) continue;
     ValueId id = node.inputs[0];
     for (const Node* from = graph.producer(id); uses[static_cast<size_t>(id)] == 1 && from; from = graph.producer(id)) {
       if (!is_op(from, "reshape") && !is_op(from, "transpose")) break;
@@ -108,6 +119,11 @@ Graph lower_precision(const Graph& graph, const PassContext& ctx) {
     if (rounds_weights(graph, node, ctx)) rounded[static_cast<size_t>(node.inputs[1])] = true;
   }
 
+  // Weights in blocks, which their other readers, look-ups, read as they are.
+  const auto is_blocked = [&](ValueId id) {
+    const Node* producer = graph.producer(id);
+    return producer && dequantizes_weights(graph, *producer);
+  };
   GraphRewriter rewriter(graph);
   GraphBuilder builder(rewriter.target());
   const auto round = [&](ValueId id, const std::string& name) {
@@ -121,9 +137,10 @@ Graph lower_precision(const Graph& graph, const PassContext& ctx) {
     const ValueId id = node.inputs[operand];
     const auto number = static_cast<size_t>(id);
     if (!rounded[number]) return false;
-    if (is_known(graph, id)) return operand == 1 && has_weights(graph, node) && rounds_weights(graph, node, ctx);
+    if (is_known(graph, id) || is_blocked(id))
+      return operand == 1 && has_weights(graph, node, ctx) && rounds_weights(graph, node, ctx);
     // What is on its way to a product, and an input of the model for every reader.
-    if (is_output[number]) return has_weights(graph, node) || is_op(&node, "reshape") || is_op(&node, "transpose");
+    if (is_output[number]) return has_weights(graph, node, ctx) || is_op(&node, "reshape") || is_op(&node, "transpose");
     return graph.value(id).producer < 0;
   };
   return rewriter.run([&](GraphRewriter& r, const Node& node, const std::vector<ValueId>& inputs) {
@@ -138,7 +155,8 @@ Graph lower_precision(const Graph& graph, const PassContext& ctx) {
       operands[i] = form;
     }
     const bool rounds_result = node.outputs.size() == 1 && rounded[static_cast<size_t>(node.outputs[0])] &&
-                               !is_output[static_cast<size_t>(node.outputs[0])] && node.op->kind != OpKind::kConstant;
+                               !is_output[static_cast<size_t>(node.outputs[0])] && node.op->kind != OpKind::kConstant &&
+                               !is_blocked(node.outputs[0]);
     std::vector<ValueId> results;
     if (pairs_columns(graph, node, ctx)) {
       builder.set_loc(node.loc);

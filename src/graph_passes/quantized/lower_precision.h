@@ -10,6 +10,9 @@
 // pairs of columns of its window where the machine has dot instructions of bf16: its padding becomes a pad, and an odd
 // window has a column of zeros more. Outputs of the model are not rounded.
 //
+// Weights in blocks of a few bits are rounded for machines with tiles of bf16, where each product reads them; a product
+// of few rows may leave their rounding out (schedule/rules/blocked_weights.cpp).
+//
 // Weights may also arrive at run time: inputs and states of fixed shape, of products those of two dimensions.
 //
 // The graph that comes out is one of f32 with pairs of casts; lower/narrow_values.h stores what lies between in 16

@@ -403,7 +403,9 @@ bool worth_transposing(Match& m) {
   constexpr int64_t kRows = 4;
   const int rank = m.type_of("y").rank();
   if (!m.root.attrs.get_or<bool>("transpose_b", false) || constant_value(m.graph, m.value("y"))) return false;
-  if (is_op(m.graph.producer(m.value("y")), "dequantize_blocks")) return false;
+  const Node* weights = m.graph.producer(m.value("y"));
+  while (is_op(weights, "cast")) weights = m.graph.producer(weights->inputs[0]);
+  if (is_op(weights, "dequantize_blocks")) return false;
   const auto rows = m.type.rank() >= 2 ? as_int(m.type.shape[m.type.shape.size() - 2]) : std::nullopt;
   if (rank < 2 || (rows && *rows < kRows)) return false;
   if (turns_columns_itself(m, m.type_of("y").shape)) return false;

@@ -173,7 +173,8 @@ Stmt BlockedProduct::each_vector(const std::function<Stmt(int64_t, const Expr&, 
   return seq(std::move(parts));
 }
 
-Stmt BlockedProduct::finish(const Expr& panel, int64_t count, const Expr& first, const BufferPtr& acc) {
+Stmt BlockedProduct::finish(const Expr& panel, int64_t count, const Expr& first, const BufferPtr& acc,
+                            const Expr& row_of_acc) {
   const auto store_all = [&](bool whole) {
     std::vector<Stmt> parts;
     for (int64_t row = 0; row < count; ++row)
@@ -182,7 +183,7 @@ Stmt BlockedProduct::finish(const Expr& panel, int64_t count, const Expr& first,
         const Expr place = panel * Expr(width_) + column;
         at[column_.get()] = place;
         const Expr to = substitute(out_index_, at);
-        at[result_var_.get()] = load(acc, {Expr(row * vectors_ + v), lane});
+        at[result_var_.get()] = load(acc, {row_of_acc * Expr(vectors_) + Expr(row * vectors_ + v), lane});
         const Stmt stored = store(result_.program.params.back(), {to}, substitute(value_, at));
         return whole ? stored : if_then(place < Expr(columns_), stored);
       }));

@@ -34,8 +34,9 @@ class BlockedProduct {
   Stmt over_rows(const Expr& rows, const std::vector<int64_t>& sizes,
                  const std::function<Stmt(int64_t count, const Expr& first)>& tile) const;
   Stmt each_vector(const std::function<Stmt(int64_t v, const Expr& column, const Var& lane)>& body) const;
-  // Stores what the sums in `acc`, [count * vectors][lanes], become, at `count` rows from `first` on.
-  Stmt finish(const Expr& panel, int64_t count, const Expr& first, const BufferPtr& acc);
+  // Stores what the sums in `acc`, [rows * vectors][lanes], become, at `count` rows from `first` on; their sums begin
+  // with those of row `row_of_acc`.
+  Stmt finish(const Expr& panel, int64_t count, const Expr& first, const BufferPtr& acc, const Expr& row_of_acc = 0);
   Stmt over_panels(const Var& panel, const Stmt& body) const;
   // A step of a loop, which is number `index` of `count`.
   struct StepOf {

@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "arith/simplify.h"
+#include "loop/intrinsic.h"
 #include "schedule/kernel/loop_builder.h"
 #include "schedule/rules/blocked_product.h"
 
@@ -15,6 +16,10 @@
 // Few rows: a panel's weights are made in registers and multiplied at once, so that memory gives each byte once and
 // nothing is stored. Many rows: a panel is made once, into scratch that stays in cache, and multiplied as other
 // products are. Each sum is taken step by step either way, so a result does not depend on how many rows there are.
+//
+// Where rows and weights are rounded to bf16 (--precision bf16) and the machine has tiles of it, many rows take these:
+// a panel is made once in scratch, in the order that tiles want. Their sums are taken in another order, and few rows
+// multiply the weights as they are before they are rounded, so there results do depend on how many rows there are.
 namespace tessera::inline schedule {
 namespace {
 
@@ -22,6 +27,9 @@ constexpr int64_t kStraight = 32;  // steps along the sum that are written out: 
 constexpr int64_t kFewSteps = 8;   // of weights that are in no blocks
 constexpr int64_t kSmallTile = 4;  // rows
 constexpr int64_t kManyRows = 8;   // from here on panels go through scratch
+constexpr int64_t kTileTerms = 2 * kTileSide;   // of a sum, in tiles of bf16
+constexpr int64_t kChunkBytes = 40 << 10;       // of a panel, which stay in the first level while rows come by
+constexpr int64_t kBlockRows = 16 * kTileSide;  // whose sums are kept between chunks
 
 // Bits of a byte as a float, less a constant: (byte >> s & mask) - c. The bits are put, where they are, into the
 // fraction of the float 2^(23 - s), whose last place counts what the lowest of them does; less 2^(23 - s) + c that is
@@ -67,7 +75,9 @@ class BlockedWeights : public BlockedProduct {
     tile_rows_ = knobs_.choose("rows", {4, 6, 8, 12}, wide ? 12 : 6);
     width_ = vectors_ * lanes_;
     panels_ = (columns_ + width_ - 1) / width_;
+    take_rounding();
     begin_program([&](size_t p) { return pack(p); });
+    find_tiles();
     const Var panel = make_var("panel");
     bounds_.set(panel, 0, panels_ - 1);
     result_.program.body = over_panels(panel, few_or_many(panel));
@@ -80,6 +90,34 @@ class BlockedWeights : public BlockedProduct {
     for (const Expr& dim : kernel_.params[p].buffer->shape) count = count * dim;
     const int64_t row = *as_int(count) / columns_;
     return {p, {PackSpec{{{columns_, row}, {row, 1}}, {{panels_, 0, width_}, {row, 1, 1}, {width_, 0, 1}}, 0}}};
+  }
+
+  // Weights that are rounded to bf16 are taken apart into what they are before, and the rounding.
+  void take_rounding() {
+    const Expr& narrow = weight_->kind == ExprKind::kCast ? weight_->operands[0] : weight_;
+    if (weight_->kind != ExprKind::kCast || narrow.dtype() != DType::kBF16 || narrow->kind != ExprKind::kCast) return;
+    weight_ = narrow->operands[0];
+    rounds_ = true;
+  }
+
+  // Rows of bf16 that lie in memory, and a sum of whole tiles.
+  void find_tiles() {
+    if (!rounds_ || steps_ % kTileTerms != 0 || lanes_ != kTileSide || vectors_ > 2) return;
+    if (x_->kind != ExprKind::kCast || x_->operands[0]->kind != ExprKind::kLoad ||
+        x_->operands[0].dtype() != DType::kBF16)
+      return;
+    const auto as_rows = num_open_axes();
+    const Expr& address = x_->operands[0]->operands[0];
+    if (as_rows != 1 || linear_coefficient(address, step_, bounds_) != 1) return;
+    const Var row = make_var("row");
+    const auto stride = linear_coefficient(substitute(address, at_row(row)), row, bounds_);
+    if (!stride || *stride < steps_) return;
+    tiles_ = best_tile_intrinsic(target_);
+  }
+  // Axes of rows of more than one place.
+  int64_t num_open_axes() const {
+    const std::vector<Axis>& axes = kernel_.output().body.axes;
+    return std::count_if(axes.begin(), axes.end() - 1, [](const Axis& axis) { return !is_const_int(axis.extent, 1); });
   }
 
   // A column of a panel and a step as the float that it is.
@@ -113,8 +151,131 @@ class BlockedWeights : public BlockedProduct {
       sizes.push_back(1);
       return alloc(scratch, seq({fill(panel, scratch), over_rows(rows, sizes, tile_of)}));
     };
-    if (const auto fixed = as_int(rows)) return *fixed < kManyRows ? few() : many();
-    return if_then(rows < Expr(kManyRows), few(), many());
+    const auto in_tiles = [&] { return tiles(panel, rows); };
+    const int64_t from = tiles_ ? kTileSide : kManyRows;
+    if (const auto fixed = as_int(rows)) return *fixed < from ? few() : tiles_ ? in_tiles() : many();
+    return if_then(rows < Expr(from), few(), tiles_ ? in_tiles() : many());
+  }
+
+  // All rows by a panel, in tiles of bf16.
+  Stmt tiles(const Expr& panel, const Expr& rows) {
+    const BufferPtr weights = make_buffer("panel", DType::kBF16, {steps_ * width_}, MemoryScope::kLocal);
+    const BufferPtr own = make_buffer("rows", DType::kBF16, {kTileSide * steps_}, MemoryScope::kLocal);
+    const int64_t tile_steps = steps_ / kTileTerms, step_bytes = kTileTerms * width_ * 2;
+    const int64_t chunks = (tile_steps * step_bytes + kChunkBytes - 1) / kChunkBytes;
+    const int64_t chunk = (tile_steps + chunks - 1) / chunks;
+    const int64_t most = std::min(as_int(rows).value_or(kBlockRows), kBlockRows);
+    const BufferPtr sums = make_buffer(
+        "sums", DType::kF32, {(most + kTileSide - 1) / kTileSide * kTileSide * vectors_, lanes_}, MemoryScope::kLocal);
+    const Var number = make_var("rows");
+    const Expr begin = number * Expr(kBlockRows), count = min(rows - begin, Expr(kBlockRows));
+    const Expr whole = floordiv(count, Expr(kTileSide)), left = floormod(count, Expr(kTileSide));
+    // Rows of memory, and the last ones of all, which are copied: behind them there is nothing to be read.
+    const auto from_memory = [&](const Expr& first) {
+      return [this, first](const Expr& row, const Expr& step) {
+        VarMap at = at_row(first + row);
+        at[step_.get()] = step;
+        return substitute(x_, at);
+      };
+    };
+    const auto from_copy = [&](const Expr& row, const Expr& step) {
+      return cast(DType::kF32, load(own, {row * Expr(steps_) + step}));
+    };
+    const Var copied = make_var("r"), vector = make_var("s");
+    const Expr last = begin + whole * Expr(kTileSide);
+    const Stmt copy = for_loop(
+        copied, 0, left, ForKind::kSerial,
+        for_loop(vector, 0, steps_ / kTileTerms, ForKind::kSerial, vectorized("l", kTileTerms, [&](const Var& lane) {
+                   const Expr step = vector * Expr(kTileTerms) + lane;
+                   return store(own, {copied * Expr(steps_) + step}, from_memory(last)(copied, step)->operands[0]);
+                 })));
+    std::vector<Stmt> parts;
+    for (int64_t c = 0; c < chunks; ++c) {
+      const int64_t first_step = c * chunk, steps = std::min(chunk, tile_steps - first_step);
+      if (steps <= 0) break;
+      const Var pair = make_var("pair");
+      const auto two = floordiv(whole, Expr(2));
+      parts.push_back(for_loop(pair, 0, two, ForKind::kSerial,
+                               sum_tiles(2, from_memory(begin + pair * Expr(2 * kTileSide)), weights, first_step, steps,
+                                         sums, pair * Expr(2 * kTileSide))));
+      const Var single = make_var("single");
+      const Expr odd = begin + two * Expr(2 * kTileSide);
+      parts.push_back(
+          for_loop(single, 0, whole - two * Expr(2), ForKind::kSerial,
+                   sum_tiles(1, from_memory(odd), weights, first_step, steps, sums, two * Expr(2 * kTileSide))));
+      parts.push_back(
+          if_then(Expr(0) < left, sum_tiles(1, from_copy, weights, first_step, steps, sums, whole * Expr(kTileSide))));
+    }
+    const Var row = make_var("row");
+    parts.push_back(for_loop(row, 0, count, ForKind::kSerial, finish(panel, 1, begin + row, sums, row)));
+    const Stmt block = seq({if_then(Expr(0) < left, copy), seq(std::move(parts))});
+    const Stmt all =
+        for_loop(number, 0, normalize_size(floordiv(rows + Expr(kBlockRows - 1), kBlockRows)), ForKind::kSerial, block);
+    return alloc(weights, alloc(own, alloc(sums, seq({fill_pairs(panel, weights), all}))));
+  }
+
+  // A panel as tiles have it: [tile of steps][vector][pair of steps][column][2]. Its rounded floats are stored as they
+  // come, and neighbouring steps of a column brought together a block of steps later.
+  Stmt fill_pairs(const Expr& panel, const BufferPtr& weights) {
+    const BufferPtr made = make_buffer("made", DType::kBF16, {kTileTerms * width_}, MemoryScope::kLocal);
+    const Var number = make_var("ks");
+    bounds_.set(number, 0, steps_ / kTileTerms - 1);
+    std::vector<Stmt> parts;
+    for (int64_t step = 0; step < kTileTerms; ++step)
+      parts.push_back(each_vector([&](int64_t v, const Expr& column, const Var& lane) {
+        const int64_t place = ((v * kTileSide + step / 2) * 2 + step % 2) * lanes_;
+        return store(made, {Expr(place) + lane},
+                     cast(DType::kBF16, weight(panel, column, number * Expr(kTileTerms) + Expr(step))));
+      }));
+    const Var pair = make_var("pair");
+    parts.push_back(for_loop(
+        pair, 0, kTileSide * vectors_, ForKind::kSerial, vectorized("l", 2 * lanes_, [&](const Var& lane) {
+          const Expr from = floormod(lane, Expr(2)) * Expr(lanes_) + floordiv(lane, Expr(2));
+          const Expr first = pair * Expr(2 * lanes_);
+          return store(weights, {number * Expr(kTileTerms * width_) + first + lane}, load(made, {first + from}));
+        })));
+    return alloc(made, for_loop(number, 0, steps_ / kTileTerms, ForKind::kSerial, seq(std::move(parts))));
+  }
+
+  // `down` tiles of rows, whose sums begin with those of `row`, by `count` tiles of steps.
+  Stmt sum_tiles(int64_t down, const std::function<Expr(const Expr& row, const Expr& step)>& left,
+                 const BufferPtr& weights, int64_t first_step, int64_t count, const BufferPtr& sums,
+                 const Expr& row) const {
+    const auto over_tiles = [&](const std::function<Stmt(const Expr& p, const Expr& v)>& body) {
+      return unrolled("p", 0, down, [&](const Var& p) {
+        return unrolled("v", 0, vectors_, [&](const Var& v) { return body(p, v); });
+      });
+    };
+    const auto at = [&](const Expr& p, const Expr& v, const Var& r, const Var& c) {
+      return std::vector<Expr>{(row + p * Expr(kTileSide) + r) * Expr(vectors_) + v, c};
+    };
+    const Var step = make_var("s");
+    const Expr tile_step = Expr(first_step) + step;
+    const Stmt steps = for_loop(
+        step, 0, count, ForKind::kSerial, over_tiles([&](const Expr& p, const Expr& v) {
+          const Var r = make_var("r"), c = make_var("c"), k = make_var("k"), i = make_var("i");
+          const Expr a = left(p * Expr(kTileSide) + r, tile_step * Expr(kTileTerms) + k * Expr(2) + i);
+          const Expr b =
+              cast(DType::kF32, load(weights, {tile_step * Expr(kTileTerms * width_) + v * Expr(kTileTerms * lanes_) +
+                                               k * Expr(2 * lanes_) + c * Expr(2) + i}));
+          Stmt nest =
+              for_loop(i, 0, 2, ForKind::kSerial, store(sums, at(p, v, r, c), load(sums, at(p, v, r, c)) + a * b));
+          for (const Var& var : {k, c, r}) nest = for_loop(var, 0, kTileSide, ForKind::kSerial, nest);
+          return nest;
+        }));
+    Stmt body = steps;
+    if (first_step == 0) {
+      const Stmt clear = over_tiles([&](const Expr& p, const Expr& v) {
+        const Var r = make_var("r"), c = make_var("c");
+        Stmt nest = store(sums, at(p, v, r, c), const_float(DType::kF32, 0));
+        for (const Var& var : {c, r}) nest = for_loop(var, 0, kTileSide, ForKind::kSerial, nest);
+        return nest;
+      });
+      body = seq({clear, steps});
+    }
+    const std::string problem = match_intrinsic(*tiles_, body);
+    check(problem.empty(), "a product of tiles is none: " + problem);
+    return tensorized(tiles_, body);
   }
 
   // `body` for each step of the sum, `kStraight` of them written out; `around` gets these with the block and the part
@@ -208,7 +369,9 @@ class BlockedWeights : public BlockedProduct {
     return alloc(acc, alloc(made, seq({clear, sum, finish(panel, count, first, acc)})));
   }
 
-  int64_t straight_ = 1;  // steps that are written out
+  bool rounds_ = false;                     // weights, to bf16
+  const TensorIntrinsic* tiles_ = nullptr;  // of many rows
+  int64_t straight_ = 1;                    // steps that are written out
   int64_t tile_rows_ = 1;
 };
 
