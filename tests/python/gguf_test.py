@@ -158,6 +158,23 @@ class Models(unittest.TestCase):
             self.assertTrue((np.concatenate(pieces) == found).all())
             self.assertTrue((llm.load(path, threads=2, precision="i8").logits(ids, every=True) == found).all())
 
+    def test_tiles_of_bf16(self):
+        """Rounded to bf16 where the machine has tiles of it: pieces of a prompt give nearly what the whole does."""
+        metadata = gguf_models.metadata_of("llama", embedding_length=256, feed_forward_length=512)
+        random = np.random.default_rng(13)
+        for types in (("Q4_0", "Q8_0", "Q4_1", "Q5_0"), ("Q4_K", "Q6_K", "Q5_K")):
+            tensors = gguf_models.tensors_of(metadata, random, types=types)
+            path = make("tiles", metadata, tensors)
+            ids = random.integers(0, 50, 60).tolist()
+            want = gguf_models.reference(metadata, gguf_models.weights_of(tensors), ids)
+            model = llm.load(path, threads=1, precision="bf16")
+            found, most = model.logits(ids, every=True), np.abs(want).max()
+            self.assertLess(np.abs(found - want).max(), 0.03 * most)
+            self.assertTrue((llm.load(path, threads=2, precision="bf16").logits(ids, every=True) == found).all())
+            cache = model.new_cache()
+            pieces = [model.logits(ids[b:e], cache, every=True) for b, e in ((0, 1), (1, 17), (17, 20), (20, 59), (59, 60))]
+            self.assertLess(np.abs(np.concatenate(pieces) - found).max(), 0.03 * most)
+
     def test_positions_are_scaled_without_a_way(self):
         """A factor alone means linear scaling."""
         self.check("llama", ("F32",), **{"rope.scaling.factor": 4.0})

@@ -47,6 +47,15 @@ struct Operand {
 
 bool is_sole(const Expr& index, const Var& var) { return var && index.same_node(var); }
 
+// What `index` is beside `var`, where that takes part once and no other axis does.
+std::optional<Expr> behind(const Expr& index, const Var& var, const std::vector<StageAxis>& axes) {
+  if (!var || !uses_var(index, var)) return std::nullopt;
+  if (index.same_node(var)) return Expr(0);
+  const Expr rest = simplify(index - var);
+  const auto is_used = [&](const StageAxis& axis) { return uses_var(rest, axis.var); };
+  return std::any_of(axes.begin(), axes.end(), is_used) ? std::nullopt : std::optional(rest);
+}
+
 // Whether `var` is more than an index of loads.
 bool is_value(const Expr& e, const Var& var) {
   const Expr rest = transform(e, [](const Expr& node) -> Expr {
@@ -430,12 +439,15 @@ class OpenAttention {
     for (size_t d = 0; d < indices.size(); ++d) {
       const Expr local = simplify(substitute(indices[d], none));
       has_columns |= column && uses_var(local, column);
-      still.push_back(substitute(local, outer));
       there.push_back(substitute(indices[d], moved));
       const Expr& dim = buffer->shape[d];
+      // Rows of one sequence begin behind those of another one: a block's own begin at 0.
+      const bool is_row = !as_int(dim) && behind(local, row, axes).has_value();
+      if (is_row) operand.indices[d] = row;
+      still.push_back(is_row ? Expr(row) : substitute(local, outer));
       if (as_int(dim)) shape.push_back(dim);
       else if (is_sole(local, column)) shape.push_back(columns);
-      else if (is_sole(local, row)) shape.push_back(rows);
+      else if (is_row) shape.push_back(rows);
       else if (is_const_int(local, 0)) shape.push_back(1);
       else return std::nullopt;
     }
@@ -502,7 +514,8 @@ class OpenAttention {
     Bounds bounds = bounds_;
     for (size_t d = 0; d < indices.size(); ++d) {
       const Expr local = substitute(indices[d], here);
-      const bool is_row = is_sole(local, row), is_column = is_sole(local, column);
+      const auto first_row = behind(local, row, axes);
+      const bool is_row = first_row.has_value(), is_column = is_sole(local, column);
       const bool varies =
           std::any_of(axes.begin(), axes.end(), [&](const StageAxis& axis) { return uses_var(local, axis.var); });
       const auto dim = as_int(buffer->shape[d]);
@@ -517,13 +530,14 @@ class OpenAttention {
         return std::nullopt;
       const Window window = is_row || is_column ? Window{} : window_of(local, axes, *dim);
       if (window.offset) operand.indices[d] = window.offset;
+      if (is_row) operand.indices[d] = row;
       const int64_t extent = is_row ? rows : is_column ? columns : window.extent;
       most *= is_row ? chain_.block : is_column ? chain_.columns->size : window.extent;
       vars.push_back(make_var("i"));
       bounds.set(vars.back(), 0, extent - 1);
       shape.push_back(extent);
       counts.push_back(is_column && ends_within ? Expr(valid_) : Expr(extent));
-      from.push_back(vars.back() + (is_row ? at_.back() : is_column ? first_ : window.base));
+      from.push_back(vars.back() + (is_row ? at_.back() + *first_row : is_column ? first_ : window.base));
       to.push_back(vars.back());
     }
     const bool is_rows = vars.size() == 2 && linear_coefficient(source_of(buffer, from, bounds), vars[1], bounds) == 1;

@@ -17,16 +17,20 @@
 // nothing is stored. Many rows: a panel is made once, into scratch that stays in cache, and multiplied as other
 // products are. Each sum is taken step by step either way, so a result does not depend on how many rows there are.
 //
+// Where a weight is a small number times a scale that a block's neighbours share, sums over these neighbours are taken
+// of numbers, and scaled once.
+//
 // Where rows and weights are rounded to bf16 (--precision bf16) and the machine has tiles of it, many rows take these:
 // a panel is made once in scratch, in the order that tiles want. Their sums are taken in another order, and few rows
 // multiply the weights as they are before they are rounded, so there results do depend on how many rows there are.
 namespace tessera::inline schedule {
 namespace {
 
-constexpr int64_t kStraight = 32;  // steps along the sum that are written out: of a block, which shares scales
-constexpr int64_t kFewSteps = 8;   // of weights that are in no blocks
-constexpr int64_t kSmallTile = 4;  // rows
-constexpr int64_t kManyRows = 8;   // from here on panels go through scratch
+constexpr int64_t kStraight = 32;     // steps along the sum that are written out: of a block, which shares scales
+constexpr int64_t kLeastScaled = 16;  // steps that share a scale: fewer gain nothing
+constexpr int64_t kFewSteps = 8;      // of weights that are in no blocks
+constexpr int64_t kSmallTile = 4;     // rows
+constexpr int64_t kManyRows = 8;      // from here on panels go through scratch
 constexpr int64_t kTileTerms = 2 * kTileSide;   // of a sum, in tiles of bf16
 constexpr int64_t kChunkBytes = 40 << 10;       // of a panel, which stay in the first level while rows come by
 constexpr int64_t kBlockRows = 16 * kTileSide;  // whose sums are kept between chunks
@@ -60,6 +64,25 @@ Expr number_by_its_bits(const Expr& e) {
   return bitcast(DType::kF32, merged) - const_float(DType::kF32, std::ldexp(1.0, kFraction - shift) + c);
 }
 
+// A small number times a scale.
+struct Scaled {
+  Expr number, scale;
+};
+
+// Whether `e` is an integer that became a float, less a constant.
+bool is_whole_number(const Expr& e) {
+  if (e->kind == ExprKind::kCast) return e->dtype == DType::kF32 && !is_float(e->operands[0].dtype());
+  return e->kind == ExprKind::kBinary && e->binary == BinaryOp::kSub && e->operands[1]->kind == ExprKind::kConst &&
+         is_whole_number(e->operands[0]);
+}
+
+std::optional<Scaled> scaled_number(const Expr& e) {
+  if (e->kind != ExprKind::kBinary || e->binary != BinaryOp::kMul) return std::nullopt;
+  const Expr &a = e->operands[0], &b = e->operands[1];
+  if (is_whole_number(a) == is_whole_number(b)) return std::nullopt;
+  return is_whole_number(a) ? Scaled{a, b} : Scaled{b, a};
+}
+
 class BlockedWeights : public BlockedProduct {
  public:
   using BlockedProduct::BlockedProduct;
@@ -76,6 +99,7 @@ class BlockedWeights : public BlockedProduct {
     width_ = vectors_ * lanes_;
     panels_ = (columns_ + width_ - 1) / width_;
     take_rounding();
+    find_scales();
     begin_program([&](size_t p) { return pack(p); });
     find_tiles();
     const Var panel = make_var("panel");
@@ -100,6 +124,29 @@ class BlockedWeights : public BlockedProduct {
     rounds_ = true;
   }
 
+  // Whether so many neighbouring steps share a scale, of which there are as many as are written out, or half of that.
+  void find_scales() {
+    if (steps_ % block_ != 0) return;
+    for (const int64_t count : {straight_, straight_ / 2}) {
+      if (count < kLeastScaled || block_ % count != 0) continue;
+      const Var first = make_var("first");
+      Bounds bounds = bounds_;
+      bounds.set(first, 0, steps_ / count - 1);
+      const auto at = [&](int64_t step) {
+        return scaled_number(simplify(substitute(weight_, {{step_.get(), first * Expr(count) + Expr(step)}}), bounds));
+      };
+      const auto one = at(0);
+      scales_once_ = one.has_value();
+      for (int64_t step = 1; step < count && scales_once_; ++step) {
+        const auto other = at(step);
+        scales_once_ = other && structurally_equal(one->scale, other->scale);
+      }
+      if (!scales_once_) continue;
+      straight_ = count;
+      return;
+    }
+  }
+
   // Rows of bf16 that lie in memory, and a sum of whole tiles.
   void find_tiles() {
     if (!rounds_ || steps_ % kTileTerms != 0 || lanes_ != kTileSide || vectors_ > 2) return;
@@ -122,8 +169,20 @@ class BlockedWeights : public BlockedProduct {
 
   // A column of a panel and a step as the float that it is.
   Expr weight(const Expr& panel, const Expr& column, const Expr& step) const {
-    const Expr made = transform(simplify(substitute(weight_, {{step_.get(), step}}), bounds_), number_by_its_bits);
-    return transform(made, [&](const Expr& node) -> Expr {
+    return of_packed(at_step(step), panel, column);
+  }
+  // What is summed of it: the weight, or its number.
+  Expr summand(const Expr& panel, const Expr& column, const Expr& step) const {
+    const Expr whole = at_step(step);
+    return of_packed(scales_once_ ? scaled_number(whole)->number : whole, panel, column);
+  }
+  Expr scale(const Expr& panel, const Expr& column, const Expr& step) const {
+    return of_packed(scaled_number(at_step(step))->scale, panel, column);
+  }
+  Expr at_step(const Expr& step) const { return simplify(substitute(weight_, {{step_.get(), step}}), bounds_); }
+
+  Expr of_packed(const Expr& e, const Expr& panel, const Expr& column) const {
+    return transform(transform(e, number_by_its_bits), [&](const Expr& node) -> Expr {
       if (node->kind != ExprKind::kLoad) return {};
       Expr in_row = 0;
       int64_t row = 1;
@@ -309,7 +368,7 @@ class BlockedWeights : public BlockedProduct {
   Stmt fill(const Expr& panel, const BufferPtr& scratch) {
     return over_steps([&](const Expr& step) {
       return each_vector([&](int64_t, const Expr& column, const Var&) {
-        return store(scratch, {step * Expr(width_) + column}, weight(panel, column, step));
+        return store(scratch, {step * Expr(width_) + column}, summand(panel, column, step));
       });
     });
   }
@@ -318,6 +377,9 @@ class BlockedWeights : public BlockedProduct {
   Stmt tile(const Expr& panel, int64_t count, const Expr& first, const BufferPtr& scratch) {
     const BufferPtr acc = make_buffer("acc", DType::kF32, {count * vectors_, lanes_}, MemoryScope::kRegister);
     const BufferPtr made = make_buffer("w", DType::kF32, {vectors_, lanes_}, MemoryScope::kRegister);
+    // Of steps that share a scale.
+    const BufferPtr part_sum =
+        scales_once_ ? make_buffer("part", DType::kF32, {count * vectors_, lanes_}, MemoryScope::kRegister) : acc;
     const auto each_row = [&](const auto& body) {
       std::vector<Stmt> parts;
       for (int64_t row = 0; row < count; ++row)
@@ -326,36 +388,61 @@ class BlockedWeights : public BlockedProduct {
         }));
       return seq(std::move(parts));
     };
-    const Stmt clear = each_row([&](int64_t, int64_t cell, int64_t, const Expr&, const Var& lane) {
-      return store(acc, {Expr(cell), lane}, const_float(DType::kF32, 0));
-    });
+    const auto clear = [&](const BufferPtr& sums) {
+      return each_row([&](int64_t, int64_t cell, int64_t, const Expr&, const Var& lane) {
+        return store(sums, {Expr(cell), lane}, const_float(DType::kF32, 0));
+      });
+    };
     const auto step = [&](const Expr& k) {
       const Stmt prepare = each_vector([&](int64_t v, const Expr& column, const Var& lane) {
         return store(made, {Expr(v), lane},
-                     scratch ? load(scratch, {k * Expr(width_) + column}) : weight(panel, column, k));
+                     scratch ? load(scratch, {k * Expr(width_) + column}) : summand(panel, column, k));
       });
       const Stmt multiply = each_row([&](int64_t row, int64_t cell, int64_t v, const Expr&, const Var& lane) {
         VarMap at = at_row(first + Expr(row));
         at[step_.get()] = k;
-        return store(acc, {Expr(cell), lane},
-                     fma(substitute(x_, at), load(made, {Expr(v), lane}), load(acc, {Expr(cell), lane})));
+        return store(part_sum, {Expr(cell), lane},
+                     fma(substitute(x_, at), load(made, {Expr(v), lane}), load(part_sum, {Expr(cell), lane})));
       });
       return seq({prepare, multiply});
     };
-    Stmt sum;
-    if (scratch) {
-      constexpr int64_t kUnroll = 4;
+    // `steps` of the sum from step `k` on, which share a scale.
+    const auto scaled = [&](const Expr& k, Stmt steps) {
+      const Stmt prepare = each_vector([&](int64_t v, const Expr& column, const Var& lane) {
+        return store(made, {Expr(v), lane}, scale(panel, column, k));
+      });
+      const Stmt add = each_row([&](int64_t, int64_t cell, int64_t v, const Expr&, const Var& lane) {
+        return store(
+            acc, {Expr(cell), lane},
+            fma(load(made, {Expr(v), lane}), load(part_sum, {Expr(cell), lane}), load(acc, {Expr(cell), lane})));
+      });
+      return alloc(part_sum, seq({clear(part_sum), std::move(steps), prepare, add}));
+    };
+    constexpr int64_t kUnroll = 4;
+    // `number` steps from `begin` on, of weights in scratch.
+    const auto from_scratch = [&](const Expr& begin, int64_t number) {
       const Var k = make_var("k"), rest = make_var("k");
       std::vector<Stmt> copies;
-      for (int64_t c = 0; c < kUnroll; ++c) copies.push_back(step(k * Expr(kUnroll) + Expr(c)));
+      for (int64_t c = 0; c < kUnroll; ++c) copies.push_back(step(begin + k * Expr(kUnroll) + Expr(c)));
       std::vector<Stmt> loops;
-      if (steps_ >= kUnroll)
-        loops.push_back(for_loop(k, 0, steps_ / kUnroll, ForKind::kSerial, seq(std::move(copies))));
-      if (steps_ % kUnroll != 0)
-        loops.push_back(for_loop(rest, steps_ / kUnroll * kUnroll, steps_ % kUnroll, ForKind::kSerial, step(rest)));
-      sum = seq(std::move(loops));
+      if (number >= kUnroll)
+        loops.push_back(for_loop(k, 0, number / kUnroll, ForKind::kSerial, seq(std::move(copies))));
+      if (number % kUnroll != 0)
+        loops.push_back(
+            for_loop(rest, number / kUnroll * kUnroll, number % kUnroll, ForKind::kSerial, step(begin + rest)));
+      return seq(std::move(loops));
+    };
+    Stmt sum;
+    if (scratch && scales_once_) {
+      const Var part = make_var("kp");
+      bounds_.set(part, 0, steps_ / straight_ - 1);
+      const Expr begin = part * Expr(straight_);
+      sum = for_loop(part, 0, steps_ / straight_, ForKind::kSerial, scaled(begin, from_scratch(begin, straight_)));
+    } else if (scratch) {
+      sum = from_scratch(0, steps_);
     } else {
       sum = over_steps(step, [&](const Expr& block, const StepOf& part, Stmt steps) {
+        if (scales_once_) steps = scaled(block * Expr(block_) + part.index * Expr(straight_), std::move(steps));
         for (const TensorParam& param : kernel_.params) {
           if (!is_weight(param.buffer)) continue;
           const int64_t row = *as_int(flat_.at(param.buffer.get())->shape[0]) / (panels_ * width_);
@@ -366,9 +453,10 @@ class BlockedWeights : public BlockedProduct {
         return steps;
       });
     }
-    return alloc(acc, alloc(made, seq({clear, sum, finish(panel, count, first, acc)})));
+    return alloc(acc, alloc(made, seq({clear(acc), sum, finish(panel, count, first, acc)})));
   }
 
+  bool scales_once_ = false;                // the sum of `straight_` steps
   bool rounds_ = false;                     // weights, to bf16
   const TensorIntrinsic* tiles_ = nullptr;  // of many rows
   int64_t straight_ = 1;                    // steps that are written out
