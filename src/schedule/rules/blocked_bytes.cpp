@@ -53,6 +53,8 @@ std::optional<Range> range_of(const Expr& e) {
     }
     case ExprKind::kBinary: {
       const auto a = range_of(e->operands[0]), b = range_of(e->operands[1]);
+      // By whatever place, a shift to the right makes nothing larger.
+      if (e->binary == BinaryOp::kShr && a && !b && a->lo >= 0) return Range{0, a->hi};
       if (!a || !b) return std::nullopt;
       const bool is_shift = b->lo == b->hi && b->lo >= 0 && b->lo < 31 && a->lo >= 0;
       switch (e->binary) {
@@ -119,8 +121,8 @@ std::optional<Affine> affine_of(const Expr& e, const Var& var) {
 // Elements of a block in a constant's row that are packed alike.
 struct Region {
   int64_t begin = 0, count = 0;
-  bool is_deep = false;  // read as many at once as the instruction multiplies
-  int64_t base = 0;      // in the packed constant
+  int64_t unit = 1;  // of what the instruction multiplies at once, so many of them make the numbers
+  int64_t base = 0;  // in the packed constant
 };
 
 class BlockedBytes : public BlockedProduct {
@@ -193,7 +195,7 @@ class BlockedBytes : public BlockedProduct {
     deep_var_ = make_var("q");
     bounds_.set(block_var_, 0, blocks - 1);
     bounds_.set(deep_var_, 0, depth_ - 1);
-    std::map<const Buffer*, std::map<int64_t, bool>> read;  // offsets in a block: whether deep ones begin there
+    std::map<const Buffer*, std::map<int64_t, int64_t>> read;  // offsets in a block: the unit that begins there
     std::string why;
     const auto note = [&](const Expr& e, bool may_be_deep) {
       walk(e, [&](const Expr& node) {
@@ -203,16 +205,13 @@ class BlockedBytes : public BlockedProduct {
           why = "a constant's rows are no blocks";
           return;
         }
-        const bool is_deep = uses_var(node, deep_var_);
-        const Expr rest =
-            simplify(in_row(node) - block_var_ * Expr(row / blocks) - (is_deep ? Expr(deep_var_) : Expr(0)), bounds_);
-        const auto offset = as_int(rest);
-        if (!offset || (is_deep && !may_be_deep)) {
+        const auto place = place_in_block(node, row / blocks);
+        if (!place || (place->unit > 1 && !may_be_deep)) {
           why = "bytes that are multiplied together are made of bytes that do not lie together";
           return;
         }
-        const auto [it, is_new] = read[node->buffer.get()].try_emplace(*offset, is_deep);
-        if (it->second != is_deep) why = "an element is read in two ways";
+        const auto [it, is_new] = read[node->buffer.get()].try_emplace(place->offset, place->unit);
+        if (it->second != place->unit) why = "an element is read in two ways";
         in_block_[node->buffer.get()] = row / blocks;
       });
     };
@@ -226,7 +225,6 @@ class BlockedBytes : public BlockedProduct {
         if (!cut || !cut->number) return "a weight is no multiple of a small number, and an offset";
         const auto range = range_of(cut->number);
         if (!range || range->hi - range->lo > kMostNumber) return "the numbers of the weights do not fit a byte";
-        if (uses_var(without_loads(cut->number), deep_var_)) return "numbers of a group are made in different ways";
         const Expr low = const_float(DType::kF32, static_cast<double>(range->lo));
         const Expr offset = range->lo == 0 ? cut->offset : plus(cut->offset, cut->factor * low);
         if (j == 0) {
@@ -248,12 +246,11 @@ class BlockedBytes : public BlockedProduct {
     }
     for (const auto& [buffer, offsets] : read) {
       std::vector<Region>& regions = regions_[buffer];
-      for (const auto& [offset, is_deep] : offsets) {
-        const int64_t count = is_deep ? depth_ : 1;
+      for (const auto& [offset, unit] : offsets) {
         Region* last = regions.empty() ? nullptr : &regions.back();
         if (last && last->begin + last->count > offset) return "an element is read in two ways";
-        if (last && last->is_deep == is_deep && last->begin + last->count == offset) last->count += count;
-        else regions.push_back({offset, count, is_deep});
+        if (last && last->unit == unit && last->begin + last->count == offset) last->count += unit;
+        else regions.push_back({offset, unit, unit});
       }
       int64_t base = 0;
       for (Region& region : regions) {
@@ -264,9 +261,18 @@ class BlockedBytes : public BlockedProduct {
     return "";
   }
 
-  static Expr without_loads(const Expr& e) {
-    return transform(
-        e, [](const Expr& node) -> Expr { return node->kind == ExprKind::kLoad ? const_of(node.dtype(), 0) : Expr(); });
+  // Where a load begins in a block of `elements`, and how many elements the numbers that are multiplied at once are
+  // made of: one each, halves of bytes, or all of one, as bits that stand apart.
+  struct BlockPlace {
+    int64_t offset = 0, unit = 1;
+  };
+  std::optional<BlockPlace> place_in_block(const Expr& load, int64_t elements) const {
+    const Expr place = in_row(load) - block_var_ * Expr(elements);
+    for (int64_t unit = uses_var(load, deep_var_) ? depth_ : 1; unit > 0; unit /= 2) {
+      const Expr own = unit == 1 ? Expr(0) : floordiv(deep_var_, Expr(depth_ / unit));
+      if (const auto offset = as_int(simplify(place - own, bounds_))) return BlockPlace{*offset, unit};
+    }
+    return std::nullopt;
   }
 
   PackedParam pack(size_t p) const {
@@ -277,10 +283,10 @@ class BlockedBytes : public BlockedProduct {
       PackSpec spec{{{columns_, row}, {blocks, row / blocks}, {region.count, 1}},
                     {{panels_, 0, width_}, {blocks, 1, 1}},
                     region.begin};
-      if (region.is_deep) {
-        spec.dims.push_back({region.count / depth_, 2, depth_});
+      if (region.unit > 1) {
+        spec.dims.push_back({region.count / region.unit, 2, region.unit});
         spec.dims.push_back({width_, 0, 1});
-        spec.dims.push_back({depth_, 2, 1});
+        spec.dims.push_back({region.unit, 2, 1});
       } else {
         spec.dims.push_back({region.count, 2, 1});
         spec.dims.push_back({width_, 0, 1});
@@ -290,24 +296,22 @@ class BlockedBytes : public BlockedProduct {
     return packed;
   }
 
-  // `e` of a panel and a block, at a column of the panel; of deep elements at lane `column` of all columns' elements.
-  Expr of_packed(const Expr& e, const Expr& panel, const Expr& block, const Expr& column) const {
+  // `e` of a panel and a block, at a column of the panel; of numbers at lane `column` of all columns' numbers.
+  Expr of_packed(const Expr& e, const Expr& panel, const Expr& block, const Expr& column, bool is_number) const {
     const int64_t blocks = steps_ / block_;
-    return transform(e, [&](const Expr& node) -> Expr {
+    const Expr packed = transform(e, [&](const Expr& node) -> Expr {
       if (node->kind != ExprKind::kLoad) return {};
-      const bool is_deep = uses_var(node, deep_var_);
-      const int64_t elements = in_block_.at(node->buffer.get());
-      const int64_t offset = *as_int(
-          simplify(in_row(node) - block_var_ * Expr(elements) - (is_deep ? Expr(deep_var_) : Expr(0)), bounds_));
+      const BlockPlace place = *place_in_block(node, in_block_.at(node->buffer.get()));
       const auto& regions = regions_.at(node->buffer.get());
       const auto region = std::find_if(regions.begin(), regions.end(), [&](const Region& r) {
-        return r.begin <= offset && offset < r.begin + r.count;
+        return r.begin <= place.offset && place.offset < r.begin + r.count;
       });
-      const int64_t unit = is_deep ? depth_ : 1;
-      const Expr first =
-          (panel * Expr(blocks) + block) * Expr(region->count / unit) + Expr((offset - region->begin) / unit);
-      return load(flat_.at(node->buffer.get()), {Expr(region->base) + first * Expr(width_ * unit) + column});
+      const Expr first = (panel * Expr(blocks) + block) * Expr(region->count / place.unit) +
+                         Expr((place.offset - region->begin) / place.unit);
+      const Expr own = is_number && place.unit < depth_ ? floordiv(column, Expr(depth_ / place.unit)) : column;
+      return load(flat_.at(node->buffer.get()), {Expr(region->base) + first * Expr(width_ * place.unit) + own});
     });
+    return is_number ? substitute(packed, {{deep_var_.get(), floormod(column, Expr(depth_))}}) : packed;
   }
 
   // Makes numbers, factors and offsets of a block; `at` is its place in the scratch.
@@ -321,18 +325,18 @@ class BlockedBytes : public BlockedProduct {
         for (int64_t v = 0; v < vectors_; ++v)
           all.push_back(vectorized("l", lanes_ * depth_, [&](const Var& lane) {
             const Expr place = Expr(v * lanes_ * depth_) + lane;
-            const Expr number = of_packed(part.numbers[static_cast<size_t>(j)], panel, block, place);
+            const Expr number = of_packed(part.numbers[static_cast<size_t>(j)], panel, block, place, true);
             const Expr from_zero = part.low == 0 ? number : number - const_int(number.dtype(), part.low);
             return store(numbers_, {(group * Expr(quads) + Expr(j)) * Expr(width_ * depth_) + place},
                          cast(DType::kU8, from_zero));
           }));
       all.push_back(each_vector([&](int64_t, const Expr& column, const Var&) {
-        return store(factors_, {group * Expr(width_) + column}, of_packed(part.factor, panel, block, column));
+        return store(factors_, {group * Expr(width_) + column}, of_packed(part.factor, panel, block, column, false));
       }));
       if (!has_offsets_) continue;
       all.push_back(each_vector([&](int64_t, const Expr& column, const Var&) {
         return store(offsets_, {group * Expr(width_) + column},
-                     part.offset ? of_packed(part.offset, panel, block, column) : const_float(DType::kF32, 0));
+                     part.offset ? of_packed(part.offset, panel, block, column, false) : const_float(DType::kF32, 0));
       }));
     }
     return seq(std::move(all));
