@@ -44,7 +44,7 @@ def check(folder):
     options = onnxruntime.SessionOptions()
     options.log_severity_level = 4
     model = onnx.load(folder / "model.onnx")
-    onnx.checker.check_model(model)
+    onnx.checker.check_model(model, full_check=not uses_own_operators(model.graph))
     if uses_own_operators(model.graph):
         return None
     session = onnxruntime.InferenceSession(model.SerializeToString(), options, providers=["CPUExecutionProvider"])

@@ -41,7 +41,7 @@ constexpr std::array kRows = {
     Row{"elu", "Elu", {{{"alpha", "alpha"}}}},
     Row{"selu", "Selu", {{{"alpha", "alpha"}, {"gamma", "gamma"}}}},
     Row{"celu", "Celu", {{{"alpha", "alpha"}}}},
-    Row{"gelu", "Gelu", {{{"approximate", "approximate"}}}},
+    Row{"gelu", "Gelu", {{{"approximate", "approximate"}}}, 20},
     Row{"silu", "Swish", {}, 24},
     Row{"mish", "Mish", {}},
     Row{"batch_norm", "BatchNormalization", {{{"epsilon", "epsilon"}}}},
@@ -117,6 +117,9 @@ bool write_pool(NodeExport& e) {
   set_ints(e.proto, "kernel_shape", e.node.attrs.get_ints("window"));
   set_int(e.proto, "ceil_mode", e.node.attrs.get<bool>("ceil_mode"));
   if (average) set_int(e.proto, "count_include_pad", e.node.attrs.get<bool>("count_include_pad"));
+  const Ints& dilations = e.node.attrs.get_ints("dilations");
+  if (average && std::any_of(dilations.begin(), dilations.end(), [](int64_t d) { return d != 1; }))
+    e.context.need_opset(19);
   return finish(e, average ? "AveragePool" : "MaxPool");
 }
 
@@ -141,8 +144,7 @@ bool write_quantization(NodeExport& e, bool quantizes) {
   if (has_axis) set_int(e.proto, "axis", node.attrs.get_int("axis"));
   const bool says_type = quantizes && node.inputs.size() == 2 && integers != DType::kU8;
   if (says_type) set_int(e.proto, "output_dtype", onnx_of_dtype(integers));
-  const bool is_first = real == DType::kF32 && (bits == 8 || bits == 32);
-  e.context.need_opset(bits == 4 || bits == 16 || says_type ? 21 : !is_first ? 19 : has_axis ? 13 : 10);
+  if (bits == 16 || says_type) e.context.need_opset(21);
   return finish(e, quantizes ? "QuantizeLinear" : "DequantizeLinear");
 }
 

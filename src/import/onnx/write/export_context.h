@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <map>
 #include <string>
+#include <string_view>
 #include <unordered_map>
 #include <unordered_set>
 #include <utility>
@@ -13,6 +14,9 @@
 #include "onnx-ml.pb.h"
 
 namespace tessera::inline onnx_import {
+
+// Every form that is written is legal from this opset on, but for what asks for a newer one.
+inline constexpr int64_t kLeastOpset = 18;
 
 class ExportContext {
  public:
@@ -57,7 +61,8 @@ class ExportContext {
   void bind_data_symbol(const ExprNode* symbol, const std::string& value) { data_symbols_.emplace(symbol, value); }
   // Puts the nodes that compute sizes in front of the graph's others.
   void finish_sizes();
-  // The standard opset must be at least this one.
+  // The standard opset must be at least this one. A model gets the lowest that its nodes and types need: programs that
+  // read it may know no newer one.
   void need_opset(int64_t opset) { opset_ = std::max(opset_, opset); }
   int64_t opset() const { return opset_; }
 
@@ -77,7 +82,7 @@ class ExportContext {
   std::map<std::vector<int64_t>, std::string> ints_;
   std::map<std::pair<DType, int64_t>, std::string> scalars_;
   std::map<std::vector<double>, std::string> floats_;
-  int64_t opset_ = 21;
+  int64_t opset_ = kLeastOpset;
 };
 
 // One node while it is written: its operands' and results' ONNX names, and the proto to fill.
@@ -101,6 +106,9 @@ void set_float(onnx::NodeProto& proto, const std::string& name, double value);
 void set_string(onnx::NodeProto& proto, const std::string& name, const std::string& value);
 void set_ints(onnx::NodeProto& proto, const std::string& name, const std::vector<int64_t>& values);
 void set_inputs(onnx::NodeProto& proto, const std::vector<std::string>& names);
+// The first opset that has the values of a type, and the one from which on the standard operator takes them.
+int64_t opset_of_type(DType dtype);
+int64_t opset_of_operand(std::string_view op, DType dtype);
 // Whether single precision holds the number exactly.
 bool is_single(double value);
 // Name and type. UserError TSR-1060 for layouts.

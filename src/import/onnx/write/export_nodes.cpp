@@ -91,9 +91,6 @@ bool write_cast(NodeExport& e) {
   const DType from = e.graph.type(e.node.inputs[0]).dtype;
   const DType to = e.node.attrs.get<DType>("to");
   if (from == to || (is_float(from) && is_int(to) && dtype_bits(to) < 8)) return false;
-  if (dtype_bits(from) == 2 || dtype_bits(to) == 2) e.context.need_opset(25);
-  if (dtype_bits(from) == 4 || dtype_bits(to) == 4) e.context.need_opset(23);
-  if (from == DType::kF8E8M0 || to == DType::kF8E8M0) e.context.need_opset(24);
   set_int(e.proto, "to", onnx_of_dtype(to));
   if (is_float(to) && dtype_bits(to) <= 8) set_int(e.proto, "saturate", 0);
   return finish(e, "Cast", e.inputs);

@@ -18,6 +18,7 @@ void GraphWriter::write_nodes(const Graph& graph, Names& names) {
   const BlockProducts products(graph);
   for (const Node& node : graph.nodes()) {
     if (products.is_part(node)) continue;
+    for (const ValueId output : node.outputs) context_.need_opset(opset_of_type(graph.type(output).dtype));
     for (const ValueId output : node.outputs)
       if (names[index(output)].empty()) names[index(output)] = context_.fresh_name(graph.value(output).name);
     write_node(graph, node, names, products);
@@ -62,6 +63,10 @@ void GraphWriter::write_operator(const Graph& graph, const Node& node, const Nam
     proto = empty;
     write_own_node(e);
     uses_own_domain_ = true;
+  } else {
+    for (const std::vector<ValueId>* values : {&node.inputs, &node.outputs})
+      for (const ValueId value : *values)
+        context_.need_opset(opset_of_operand(proto.op_type(), graph.type(value).dtype));
   }
   // Behind the nodes that compute its sizes.
   auto& nodes = *context_.scope().mutable_node();

@@ -120,18 +120,23 @@ void write_initial_value(GraphWriter& writer, const State& state, const TensorTy
   writer.write_initializer(initial, name);
 }
 
+// The first version of the format that knows the opset.
+int64_t ir_version_of(int64_t opset) {
+  return opset > 24 ? 13 : opset > 22 ? opset - 12 : opset > 20 ? 10 : opset > 18 ? 9 : 8;
+}
+
 onnx::ModelProto model_of(const Graph& graph, std::vector<TensorPtr>* data, const std::string& data_name) {
   const KnownSymbols known(graph.symbols);
   ExportContext context;
   GraphWriter writer(context, data, data_name);
   onnx::ModelProto& model = context.model;
-  model.set_ir_version(10);
   model.set_producer_name("tessera");
   context.graph().set_name(graph.name);
   std::vector<std::string> names(graph.values().size());
   // Inputs and outputs keep their names, so they come first.
   for (size_t i = 0; i < graph.inputs.size(); ++i) {
     const ValueId input = graph.inputs[i];
+    context.need_opset(opset_of_type(graph.type(input).dtype));
     const bool own = i < graph.num_own_inputs();
     const std::string& hint = own ? graph.value(input).name : graph.states[i - graph.num_own_inputs()].name;
     names[index(input)] = context.fresh_name(hint);
@@ -165,7 +170,7 @@ onnx::ModelProto model_of(const Graph& graph, std::vector<TensorPtr>* data, cons
   onnx::OperatorSetIdProto& standard = *model.add_opset_import();
   standard.set_domain("");
   standard.set_version(context.opset());
-  if (context.opset() > 21) model.set_ir_version(context.opset() > 25 ? 13 : 11);
+  model.set_ir_version(ir_version_of(context.opset()));
   if (writer.uses_own_domain()) {
     onnx::OperatorSetIdProto& own = *model.add_opset_import();
     own.set_domain(kOwnDomain);
