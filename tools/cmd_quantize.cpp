@@ -74,13 +74,6 @@ std::vector<TensorInfo> inputs_of(const Graph& graph) {
   return infos;
 }
 
-// As `run` and `bench` make them: enough for times, and a hint of what is lost.
-std::vector<Tensor> random_inputs(const std::vector<TensorInfo>& inputs) {
-  std::vector<Tensor> tensors;
-  for (size_t i = 0; i < inputs.size(); ++i) tensors.push_back(random_tensor(inputs[i], i));
-  return tensors;
-}
-
 std::vector<int64_t> labels_of_samples(const QuantizeCommand& command, const CalibrationData& data) {
   const Tensor labels = read_tensor_file(parse_tensor_spec("@" + command.labels, true));
   const bool fits =
@@ -122,7 +115,7 @@ int quantize_model_file(const QuantizeCommand& command) {
         data ? SampleSource{data->count(),
                             [&](size_t number) { return data->sample(number, data->with_sizes_of(number, inputs)); },
                             {}}
-             : SampleSource{1, [&](size_t) { return random_inputs(inputs); }, {}};
+             : random_sample(model);
     if (!command.labels.empty()) samples.labels = labels_of_samples(command, *data);
     quantized = quantize_model(model, samples, options, driver_options(command.compile),
                                [&](std::string_view step) { progress.update(std::string(step)); });

@@ -1,6 +1,10 @@
 #include "quantize.h"
 
+#include <array>
+#include <utility>
+
 #include <nanobind/ndarray.h>
+#include <nanobind/stl/array.h>
 #include <nanobind/stl/map.h>
 #include <nanobind/stl/pair.h>
 #include <nanobind/stl/string.h>
@@ -19,10 +23,12 @@ namespace {
 // `sample(number)` gives (array, dtype number) for each input.
 std::string quantize(const std::string& model, const std::string& output, const QuantizeSettings& settings,
                      const nb::callable& sample, size_t count, const std::string& target, int threads,
-                     const std::map<std::string, std::vector<int64_t>>& shapes) {
+                     const std::map<std::string, std::array<int64_t, 3>>& dims,
+                     const std::map<std::string, std::vector<int64_t>>& shapes, std::vector<int64_t> labels) {
   CompileOptions options;
   options.target = target;
   options.num_threads = threads;
+  for (const auto& [name, bounds] : dims) options.dims[name] = {bounds[0], bounds[1], bounds[2]};
   options.shapes = shapes;
   bool interrupted = false;
   // Between steps: an interrupt from the keyboard ends the work.
@@ -34,6 +40,7 @@ std::string quantize(const std::string& model, const std::string& output, const 
   std::vector<std::pair<InputArray, int>> held;  // what the last sample's tensors borrow
   QuantizeSamples samples;
   samples.count = count;
+  samples.labels = std::move(labels);
   samples.at = [&](size_t number) {
     const nb::gil_scoped_acquire acquire;
     held = nb::cast<std::vector<std::pair<InputArray, int>>>(sample(number));
@@ -78,7 +85,7 @@ void add_quantize(nb::module_& m) {
       .def_rw("min_sqnr", &QuantizeSettings::min_sqnr)
       .def_rw("min_speedup", &QuantizeSettings::min_speedup);
   m.def("quantize", &quantize, "model"_a, "output"_a, "settings"_a, "sample"_a, "count"_a, "target"_a, "threads"_a,
-        "shapes"_a, "Quantises a model file, and returns the report as JSON.");
+        "dims"_a, "shapes"_a, "labels"_a, "Quantises a model file, and returns the report as JSON.");
 }
 
 }  // namespace tessera::python

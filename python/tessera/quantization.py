@@ -22,6 +22,7 @@ import abc
 import enum
 import json
 import os
+import re
 import tempfile
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Union
@@ -39,6 +40,9 @@ if TYPE_CHECKING:
 
 __all__ = ["CalibrationDataReader", "CalibrationMethod", "QuantFormat", "QuantType", "quantize_dynamic", "quantize_static"]
 
+Size = Union[int, "tuple[int, int]", "tuple[int, int, int]"]
+Dims = Mapping[str, Size]
+Shapes = Mapping[str, Sequence[Size]]
 Source = Union[str, "os.PathLike[str]", "onnx.ModelProto"]
 
 
@@ -134,54 +138,117 @@ class _Samples:
             return [(arrays[f"arr_{i}"], NUMBER[dtype]) for i, dtype in enumerate(self.types)]
 
 
-class _Random:
-    """Numbers that measure times and hint at losses, for the schemes that need no samples."""
+# What the command calls what is an argument here. Of options with a word behind them, what words are; None: any.
+_ARGUMENTS = {
+    "--activations": ("activation_type", {"u8": "QUInt8", "i8": "QInt8"}), "--adaround": ("ada_round=True", {}),
+    "--all": ("all_layers=True", {}), "--bits": ("weight_type", {"4": "QInt4", "8": "QInt8"}),
+    "--calib": ("calibration_data_reader", {}), "--equalize": ("equalize=True", {}), "--granularity": ("granularity", None),
+    "--group": ("group", None), "--keep": ("nodes_to_exclude", None), "--max-drop": ("max_drop", None),
+    "--method": ("calibrate_method", {"minmax": "MinMax", "mse": "Mse", "entropy": "Entropy", "percentile": "Percentile"}),
+    "--min-speedup": ("min_speedup", None), "--min-sqnr": ("min_sqnr", None), "--per-layer": ("per_layer", None),
+    "--percentile": ("percentile", None),
+}
+_SCHEMES = {"static": "quantize_static", "dynamic": "quantize_dynamic", "weight-only": "quantize_dynamic(weight_only=True)"}
 
-    def __init__(self, inputs: Sequence[TensorInfo]) -> None:
-        random = np.random.default_rng(0)
-        self.first = []
-        for info in inputs:
-            if info.shape is None or not all(isinstance(dim, int) for dim in info.shape):
-                raise Error(f"input '{info.name}' leaves sizes open", id="TSR-4085", legal="shapes={'%s': (...)}" % info.name)
-            is_real = info.dtype.kind in "fV"
-            numbers = random.random(info.shape) if is_real else random.integers(0, 2 if info.dtype.kind == "b" else 10, info.shape)
-            self.first.append(numbers.astype(info.dtype))
-        self.count = 1
 
-    def __call__(self, number: int) -> list[tuple[np.ndarray, int]]:
-        return [(carrier(array), NUMBER[array.dtype]) for array in self.first]
+def _in_python(text: str) -> str:
+    """What is said of the command's options, said of arguments."""
+    def replaced(found: re.Match[str]) -> str:
+        flag, word = found[1], found[2]
+        argument, words = _ARGUMENTS.get(flag, (None, {}))
+        if argument is None:
+            return found[0]
+        if words is not None and word not in words:
+            return found[0].replace(flag, argument, 1)
+        if words is None and not re.fullmatch(r"-?[\d.]+(e[+-]?\d+)?", word or "0"):
+            word = repr(word)
+        return argument if word is None else f"{argument}={words[word] if words else word}"
+
+    text = re.sub(r"--scheme (weight-only|static|dynamic)", lambda found: _SCHEMES[found[1]], text)
+    text = text.replace("--method mse, percentile or entropy", "calibrate_method Mse, Percentile or Entropy")
+    text = text.replace(", and --scale, --mean and --std for pictures", "")
+    return re.sub(r"(--[a-z]+(?:-[a-z]+)*)(?: ([^\s,:;]+))?", replaced, text)
 
 
 def _quantize(model: Source, output: str | os.PathLike[str], reader: Any, settings: _native.QuantizeSettings, *,
-              shapes: Mapping[str, Sequence[int]], threads: int | None, target: str | None) -> dict[str, Any]:
+              dims: Any, shapes: Any, labels: Any, threads: int | None, target: str | None) -> dict[str, Any]:
     processor = "native" if target is None else _options.text("target", target)
     num_threads = 0 if threads is None else _options.number("threads", threads)
+    given_dims, given_shapes = _options.dims_and_shapes(dims, shapes)
+    classes = [] if labels is None else [_options.number("an element of labels", label, 64) for label in labels]
+    is_path = isinstance(model, (str, os.PathLike))
+    if not is_path and not hasattr(model, "SerializeToString"):
+        raise TypeError(f"model_input is a {type(model).__name__}; expected a path or an onnx.ModelProto")
+    if not isinstance(output, (str, os.PathLike)):
+        raise TypeError(f"model_output is a {type(output).__name__}; expected a path")
     with tempfile.TemporaryDirectory() as folder:
-        path = os.fspath(model) if isinstance(model, (str, os.PathLike)) else os.path.join(folder, "model.onnx")
-        if not isinstance(model, (str, os.PathLike)):
+        path = os.fspath(model) if is_path else os.path.join(folder, "model.onnx")
+        if not is_path:
             with open(path, "wb") as file:
                 file.write(model.SerializeToString())
-        inputs = [TensorInfo(info.name, info.dtype, tuple(shapes[info.name])) if info.name in shapes else info
-                  for info in infos(_border_inputs(path))]
-        samples = _Random(inputs) if reader is None else _Samples(reader, inputs, folder)
-        fixed = {info.name: list(array.shape) for info, array in zip(inputs, samples.first)
-                 if info.name in shapes or info.shape is None or not all(isinstance(dim, int) for dim in info.shape)}
-        return json.loads(_native.quantize(path, os.fspath(output), settings, samples, samples.count, processor, num_threads,
-                                           fixed))
+        try:
+            border = _native.border(path, "", "")[0]
+            samples = None if reader is None else _Samples(reader, infos((*entry[:3], (), 0) for entry in border), folder)
+            if samples is not None:
+                _take_sizes(border, samples.first, given_dims, given_shapes)
+            report = _native.quantize(path, os.fspath(output), settings, samples or (lambda number: []),
+                                      samples.count if samples else 0, processor, num_threads, given_dims, given_shapes, classes)
+        except Error as error:
+            raise Error(_in_python(error.message), id=error.id, node=error.node, legal=_in_python(error.legal),
+                        hint=_in_python(error.hint), reason=error.reason) from None
+    return json.loads(report)
 
 
-def _border_inputs(path: str) -> list[tuple[Any, ...]]:
-    return [(name, dtype, None if dims is None else tuple(dim if dim >= 0 else names[axis] or "?" for axis, dim in enumerate(dims)), (), 0)
-            for name, dtype, dims, names in _native.border(path, "", "")[0]]
+def _take_sizes(border: Any, first: Sequence[np.ndarray], dims: dict[str, tuple[int, int, int]], shapes: dict[str, list[int]]) -> None:
+    """Sizes that the model and the caller leave open are those of the first sample."""
+    for (name, _, declared, names), array in zip(border, first):
+        if name in shapes:
+            continue
+        if declared is None:
+            shapes[name] = list(array.shape)
+            continue
+        for axis, size in enumerate(array.shape[:len(declared)]):
+            if declared[axis] < 0 and names[axis] not in dims and f"{name}[{axis}]" not in dims:
+                dims[names[axis] or f"{name}[{axis}]"] = (size, size, 1)
+
+
+def _is_flag(value: Any) -> bool:
+    return isinstance(value, (bool, np.bool_))
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, (int, float, np.integer, np.floating)) and not isinstance(value, bool)
+
+
+_FLAG, _NUMBER = (_is_flag, bool, "True or False"), (_is_number, float, "a number")
+_TEXT = (lambda value: isinstance(value, str), str, "a string")
+_FURTHER = {
+    "equalize": _FLAG, "ada_round": _FLAG, "correct_bias": _FLAG, "sensitivity": _FLAG, "zero_points": _FLAG, "max_drop": _NUMBER,
+    "min_sqnr": _NUMBER, "min_speedup": _NUMBER, "per_layer": _TEXT, "granularity": _TEXT,
+    "group": (lambda value: isinstance(value, (int, np.integer)) and not isinstance(value, bool), int, "a whole number"),
+}
+
+
+def _checked(argument: str, value: Any, kind: tuple[Any, Any, str]) -> Any:
+    accepts, convert, expected = kind
+    if not accepts(value):
+        raise TypeError(f"{argument} is {value!r:.100}, a {type(value).__name__}; expected {expected}")
+    return convert(value)
+
+
+def _patterns(nodes: Any) -> list[str]:
+    if nodes is None or isinstance(nodes, str):
+        return [nodes] if nodes else []
+    if not isinstance(nodes, Iterable):
+        raise TypeError(f"nodes_to_exclude is a {type(nodes).__name__}; expected names of layers")
+    return [_checked("a name in nodes_to_exclude", node, _TEXT) for node in nodes]
 
 
 def _settings(settings: _native.QuantizeSettings, more: Mapping[str, Any]) -> _native.QuantizeSettings:
-    legal = {"keep", "equalize", "ada_round", "correct_bias", "sensitivity", "max_drop", "min_sqnr", "min_speedup", "per_layer",
-             "granularity", "group", "zero_points"}
     for name, value in more.items():
-        if name not in legal:
-            raise TypeError(f"unexpected keyword argument {name!r}; known: {', '.join(sorted(legal))}")
-        setattr(settings, name, value)
+        if name not in _FURTHER:
+            raise TypeError(f"unexpected keyword argument {name!r}; known: {', '.join(sorted(_FURTHER))}")
+        setattr(settings, name, _checked(name, value, _FURTHER[name]))
     return settings
 
 
@@ -197,6 +264,9 @@ def quantize_static(
     calibrate_method: Any = CalibrationMethod.MinMax,
     nodes_to_exclude: Iterable[str] | None = None,
     percentile: float = 99.99,
+    dims: Dims = {},
+    shapes: Shapes = {},
+    labels: Iterable[int] | None = None,
     all_layers: bool = False,
     threads: int | None = None,
     target: str | None = None,
@@ -205,7 +275,9 @@ def quantize_static(
     """Activations and weights become bytes, by the ranges that samples show. Writes FILE.onnx (pairs of QuantizeLinear and
     DequantizeLinear), FILE.graph or a module, and returns the report of ``tessera quantize --json``.
 
-    ``nodes_to_exclude`` are layers that stay in f32, with ``*`` and ``?``. Further arguments are those of the command:
+    ``dims`` and ``shapes`` say sizes as those of :func:`compile`: those with ranges stay open, others that the model leaves
+    open are those of the first sample. ``labels`` are the right places of the first output's largest element, one for each
+    sample. ``nodes_to_exclude`` are layers that stay in f32, with ``*`` and ``?``. Further arguments are those of the command:
     ``equalize``, ``ada_round``, ``correct_bias``, ``sensitivity``, ``max_drop``, ``min_sqnr``, ``min_speedup``,
     ``per_layer`` (the text of such a file).
     """
@@ -219,12 +291,12 @@ def quantize_static(
     settings = _native.QuantizeSettings()
     settings.method = _METHODS[_name(calibrate_method, CalibrationMethod, "calibrate_method")]
     settings.activations = {"QInt8": "i8", "QUInt8": "u8"}.get(_name(activation_type, QuantType, "activation_type"), "")
-    settings.granularity = "channel" if per_channel else "tensor"
-    settings.percentile = percentile
-    settings.keep = [nodes_to_exclude] if isinstance(nodes_to_exclude, str) else list(nodes_to_exclude or ())
-    settings.all = all_layers
-    return _quantize(model_input, model_output, calibration_data_reader, _settings(settings, more), shapes={}, threads=threads,
-                     target=target)
+    settings.granularity = "channel" if _checked("per_channel", per_channel, _FLAG) else "tensor"
+    settings.percentile = _checked("percentile", percentile, _NUMBER)
+    settings.keep = _patterns(nodes_to_exclude)
+    settings.all = _checked("all_layers", all_layers, _FLAG)
+    return _quantize(model_input, model_output, calibration_data_reader, _settings(settings, more), dims=dims, shapes=shapes,
+                     labels=labels, threads=threads, target=target)
 
 
 def quantize_dynamic(
@@ -236,7 +308,9 @@ def quantize_dynamic(
     nodes_to_exclude: Iterable[str] | None = None,
     weight_only: bool = False,
     calibration_data_reader: Any = None,
-    shapes: Mapping[str, Sequence[int]] = {},
+    dims: Dims = {},
+    shapes: Shapes = {},
+    labels: Iterable[int] | None = None,
     all_layers: bool = False,
     threads: int | None = None,
     target: str | None = None,
@@ -245,18 +319,17 @@ def quantize_dynamic(
     """Weights become integers, and activations bytes by the range that they have in each run; with ``weight_only``
     activations stay in f32 and weights have groups of 4 (``weight_type`` QInt4) or 8 bits (QInt8).
 
-    Needs no samples; with a reader the report says what is lost on them. ``shapes`` are those of inputs that leave sizes
-    open. Further arguments as :func:`quantize_static`, and ``group`` and ``zero_points``.
+    Needs no samples; with a reader the report says what is lost on them. ``dims`` and ``shapes`` say sizes that the model
+    leaves open, as those of :func:`compile`. Further arguments as :func:`quantize_static`, and ``group`` and ``zero_points``.
     """
     settings = _native.QuantizeSettings()
     weights = _name(weight_type, QuantType, "weight_type")
     if weights != "QInt8" and not (weight_only and weights == "QInt4"):
         raise Error(f"weight_type is {weight_type}", id="TSR-4085", legal="QInt8, or with weight_only QInt4")
-    settings.scheme = "weight-only" if weight_only else "dynamic"
+    settings.scheme = "weight-only" if _checked("weight_only", weight_only, _FLAG) else "dynamic"
     settings.bits = 4 if weights == "QInt4" else 8
-    settings.granularity = "group" if weight_only else "channel" if per_channel else "tensor"
-    settings.keep = [nodes_to_exclude] if isinstance(nodes_to_exclude, str) else list(nodes_to_exclude or ())
-    settings.all = all_layers
-    settings.correct_bias = calibration_data_reader is not None
-    return _quantize(model_input, model_output, calibration_data_reader, _settings(settings, more), shapes=shapes, threads=threads,
-                     target=target)
+    settings.granularity = "group" if weight_only else "channel" if _checked("per_channel", per_channel, _FLAG) else "tensor"
+    settings.keep = _patterns(nodes_to_exclude)
+    settings.all = _checked("all_layers", all_layers, _FLAG)
+    return _quantize(model_input, model_output, calibration_data_reader, _settings(settings, more), dims=dims, shapes=shapes,
+                     labels=labels, threads=threads, target=target)

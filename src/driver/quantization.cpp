@@ -269,7 +269,7 @@ class Quantization {
                        .legal = options_.form.scheme == Scheme::kWeightOnly
                                     ? "matrix products in f32 with constant weights"
                                     : "convolutions or matrix products in f32 with constant weights",
-                       .hint = is_any_kept() ? "let --keep match fewer layers" : ""});
+                       .hint = is_any_kept() ? "let fewer layers match --keep" : ""});
   }
 
   bool is_any_kept() const {

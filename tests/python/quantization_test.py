@@ -78,10 +78,72 @@ class Quantization(unittest.TestCase):
         onnx.save(self.model, self.path)
         tessera.quantize_static(self.path, self.output, Reader(self.samples), **self.all)
         self.check("QuantizeLinear")
-        with self.assertRaisesRegex(tessera.Error, "TSR-4085.*'x' leaves sizes open"):
+        with self.assertRaises(tessera.Error) as caught:
             tessera.quantize_dynamic(self.path, self.output, **self.all)
+        self.assertEqual(caught.exception.reason, "open_sizes")
+        self.assertNotIn("--", str(caught.exception))
         tessera.quantize_dynamic(self.path, self.output, shapes={"x": (2, 40)}, **self.all)
         self.check("MatMulInteger")
+
+    def test_sizes_that_stay_open(self):
+        """The file runs with any batch, and samples may have several sizes."""
+        self.model.graph.input[0].type.tensor_type.shape.dim[0].dim_param = "n"
+        self.model.graph.output[0].type.tensor_type.shape.dim[0].dim_param = "n"
+        onnx.save(self.model, self.path)
+        random = numpy.random.default_rng(1)
+        samples = [{"x": random.standard_normal((rows, 40)).astype(numpy.float32)} for rows in (3, 1, 8)]
+        for quantize in (lambda **sizes: tessera.quantize_static(self.path, self.output, Reader(samples), **sizes, **self.all),
+                         lambda **sizes: tessera.quantize_dynamic(self.path, self.output, **sizes, **self.all)):
+            for sizes in ({"dims": {"n": (1, 8)}}, {"shapes": {"x": ((1, 8), 40)}}):
+                self.output.unlink(missing_ok=True)
+                quantize(**sizes)
+                self.assertEqual(onnx.load(self.output).graph.input[0].type.tensor_type.shape.dim[0].dim_value, 0)
+                theirs = onnxruntime.InferenceSession(str(self.output))
+                ours = tessera.compile(self.output, dims={"n": (1, 8)})
+                for rows in (1, 5, 8):
+                    x = random.standard_normal((rows, 40)).astype(numpy.float32)
+                    numpy.testing.assert_allclose(ours.run({"x": x})[0], theirs.run(None, {"x": x})[0], rtol=0, atol=0.3)
+        with self.assertRaises(tessera.Error) as caught:  # outside the range
+            tessera.quantize_static(self.path, self.output, Reader(samples), dims={"n": (1, 4)}, **self.all)
+        self.assertEqual(caught.exception.id, "TSR-7034")
+
+    def test_labels(self):
+        for value in (self.model.graph.input[0], self.model.graph.output[0]):
+            value.type.tensor_type.shape.dim[0].dim_value = 1
+        onnx.save(self.model, self.path)
+        self.samples = [{"x": sample["x"][:1]} for sample in self.samples]
+        labels = [0, 1, 2, 3, 4]
+        report = tessera.quantize_static(self.path, self.output, Reader(self.samples), labels=labels, **self.all)
+        self.assertIn("accuracy", str(report["outputs"][0]))
+        with self.assertRaisesRegex(tessera.Error, "TSR-4085: 4 labels for 5 samples"):
+            tessera.quantize_static(self.path, self.output, Reader(self.samples), labels=labels[:4], **self.all)
+
+    def test_errors_name_arguments(self):
+        def said(kind, **more):
+            with self.assertRaises(kind) as caught:
+                tessera.quantize_static(self.path, self.output, Reader(self.samples), **{**self.all, **more})
+            self.assertNotIn("--", str(caught.exception))
+            return str(caught.exception)
+
+        self.assertIn("percentile=40", said(tessera.Error, percentile=40, calibrate_method="Percentile"))
+        self.assertIn("min_speedup=0", said(tessera.Error, min_speedup=1000))
+        self.assertIn("nodes_to_exclude='zz': no layer", said(tessera.Error, nodes_to_exclude="zz"))
+        self.assertIn("nodes_to_exclude", said(tessera.Error, nodes_to_exclude="*"))
+        self.assertIn("granularity='group' with quantize_static", said(tessera.Error, granularity="group"))
+        self.assertIn("Mse, Percentile", said(tessera.Error, min_sqnr=300))
+        self.assertIn("max_drop=120", said(tessera.Error, max_drop=120))
+        for argument, value, expected in (
+                ("percentile", "99", "a number"), ("ada_round", 1, "True or False"), ("min_speedup", None, "a number"),
+                ("per_layer", 3, "a string"), ("all_layers", "yes", "True or False"), ("nodes_to_exclude", 7, "names of layers"),
+                ("nodes_to_exclude", ["a", 7], "a string"), ("group", 32.5, "a whole number"), ("per_channel", 1, "True or False")):
+            message = said(TypeError, **{argument: value})
+            self.assertIn(argument, message)
+            self.assertIn(f"expected {expected}", message)
+        for arguments, name in (((7, self.output), "model_input"), ((self.path, 7), "model_output")):
+            with self.assertRaisesRegex(TypeError, f"{name} is a int; expected a path"):
+                tessera.quantize_dynamic(*arguments)
+        for argument in ("dims", "shapes"):
+            self.assertIn(argument, said(tessera.Error, **{argument: 3}))
 
     def test_what_is_refused(self):
         def refused(id, samples, **more):

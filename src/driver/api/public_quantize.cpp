@@ -34,14 +34,13 @@ std::string quantize_file(const std::string& model, const std::string& output, c
     ImportedModel imported = read_model(model, driver, runner);
     if (!imported.symbols.empty()) refuse_ranges(imported, "quantize");
     const Graph graph = graph_alone(std::move(imported));
-    const SampleSource source{samples.count,
-                              [&](size_t sample) {
-                                std::vector<Tensor> tensors;
-                                for (const tessera_tensor& tensor : samples.at(sample))
-                                  tensors.push_back(borrow(tensor));
-                                return tensors;
-                              },
-                              samples.labels};
+    const auto given = [&](size_t sample) {
+      std::vector<Tensor> tensors;
+      for (const tessera_tensor& tensor : samples.at(sample)) tensors.push_back(borrow(tensor));
+      return tensors;
+    };
+    const SampleSource source =
+        samples.count == 0 ? random_sample(graph) : SampleSource{samples.count, given, samples.labels};
     const QuantizedModel quantized = quantize_model(graph, source, chosen, driver, [&](std::string_view) {
       if (options.is_cancelled && options.is_cancelled())
         throw UserError(
