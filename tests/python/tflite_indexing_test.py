@@ -214,7 +214,38 @@ def stablehlo(case, dtype):
     case.output(f"STABLEHLO_{kind}", shape, dtype, [case.input(shape, dtype), case.input(shape, dtype)])
 
 
+def where(case, dtype):
+    """Places, and what is chosen by them: as tf.boolean_mask and tf.gather_nd(x, tf.where(...)) are converted."""
+    shape = shape_of(case, 1, 4)
+    values = case.value(shape, dtype) * (case.rng.random(shape) < case.pick(0.1, 0.3, 1)).astype(dtype)
+    values.reshape(-1)[case.number(0, values.size - 1)] = 1  # LiteRT gives no list without elements
+    mask = case.builder.input(shape, dtype)
+    case.values.append(values.astype(dtype))
+    case.output("WHERE", [1, len(shape)], I64, [mask], note=f"{shape}", version=2)
+    places = case.builder.outputs[-1]
+    x = case.input(shape, case.pick(F, I32))
+    dtype_of_x = F if case.values[-1].dtype == F else I32
+    if len(shape) > 1:
+        return case.output("GATHER_ND", [1], dtype_of_x, [x, places], note=f"{shape} where", version=2)
+    list_of_places = case.builder.tensor([1], I64)
+    case.builder.operator("SQUEEZE", [places], [list_of_places], "SqueezeOptions", squeezeDims=[1])
+    case.output("GATHER", [1], dtype_of_x, [x, list_of_places], "GatherOptions", note=f"{shape} where")
+    case.output("SUM", [], dtype_of_x, [case.builder.outputs[-1], case.builder.ints([0])], "ReducerOptions", note="where", tolerance=1e-5)
+
+
+def unique(case, dtype):
+    count = case.pick(1, 2, 7, 40, 300)
+    few = case.value([case.pick(1, 3, 50)], dtype)
+    x = case.builder.input([count], dtype)
+    case.values.append(few[case.rng.integers(0, len(few), count)])
+    places = case.pick(I32, I64)
+    case.outputs("UNIQUE", [([1], dtype), ([count], places)], [x], "UniqueOptions", note=f"{count} of {len(few)}",
+                 idxOutType=2 if places == I32 else 4)
+
+
 KINDS = {
+    "where": (where, (F, I8, U8, I32, I64, B)),
+    "unique": (unique, (F, I8, U8, I16, I32, I64)),
     "stablehlo": (stablehlo, (F, I32, I64, B)),
     "moving_slice": (moving_slice, (F, I8, I32, I64)),
     "gather": (gather, (F, I8, U8, I16, I32, I64, B)),

@@ -81,6 +81,13 @@ def place(case, dtype):
                 outputType=case.builder.fb.TensorType.INT32)
 
 
+def log_softmax(case, dtype):
+    shape = [case.number(1, 3), case.pick(1, 2, 10, 61, 300)]
+    scale = case.pick(0.002, 0.05, 0.1, 0.5, 3.0) * float(case.rng.uniform(0.9, 1.1))
+    x = case.input(shape, dtype, scale=scale, zero=case.zero(dtype))
+    case.output("LOG_SOFTMAX", shape, dtype, [x], "LogSoftmaxOptions", 2, scale=16 / 256, zero=127)
+
+
 def softmax(case, dtype):
     shape = case.pick([1, 10], [5, 33], [2, 3, 7], [1, 2, 3, 4], [9])
     beta = float(case.pick(1, 1, 0.5, 2))
@@ -162,6 +169,7 @@ KINDS = {
     "total": (total, (F, I8, U8, I16, I32, I64, B)),
     "place": (place, (F, I8, U8, I32)),
     "softmax": (softmax, (F, I8, U8, I16)),
+    "log_softmax": (log_softmax, (I8,)),
     "normalize": (normalize, (F, I8, U8)),
     "moves": (moves, (F, I8, U8, I32, I64)),
     "moves2": (moves, (F, I8, U8, I32, I64)),

@@ -1,3 +1,4 @@
+tessera_test(tflite_fixed_point_test SOURCES tflite_fixed_point_test.cpp LINKS tessera_import_tflite WHOLE)
 tessera_test(onnx_import_test SOURCES onnx_control_flow_test.cpp onnx_function_subgraph_test.cpp onnx_import_test.cpp
   LINKS test_support WHOLE)
 tessera_test(onnx_export_test SOURCES onnx_export_test.cpp onnx_export_regions_test.cpp random_control_flow.cpp

@@ -267,6 +267,21 @@ int32_t wide_reciprocal(int32_t x) {
 
 }  // namespace
 
+int32_t fixed_exponential(int32_t a) {
+  if (a == 0) return INT32_MAX;
+  constexpr int32_t kQuarter = 1 << 24;
+  const int32_t within = (a & (kQuarter - 1)) - kQuarter, rest = within - a;
+  // The polynomial around -1/8.
+  const int32_t x = wide_saturated(int64_t{within} * 32) + (1 << 28), square = wide_product(x, x);
+  const int32_t cube = wide_product(square, x), fourth = wide_product(square, square);
+  const int32_t higher = wide_divided(wide_product(wide_divided(fourth, 2) + cube, 715827883) + square, 1);
+  int32_t result = 1895147668 + wide_product(1895147668, x + higher);
+  constexpr std::array<int32_t, 7> kPowers = {1672461947, 1302514674, 790015084, 290630308, 39332535, 720401, 242};
+  for (int i = 0; i < 7; ++i)
+    if ((rest & (kQuarter << i)) != 0) result = wide_product(result, kPowers[static_cast<size_t>(i)]);
+  return result;
+}
+
 int32_t fixed_quotient(int32_t a, int32_t b, FixedScale scale) {
   if (b < 0) {
     a = -a;

@@ -55,6 +55,10 @@ class FixedHardSwish {
 // For x of at least 1: the factor and the shift to the right of the reciprocal root.
 FixedScale inverse_root(int32_t x);
 
+// ---- exp(x) ----
+// Of x / 2^26, not above 0; the result is 2^31 times the function's value.
+int32_t fixed_exponential(int32_t x);
+
 // ---- quotients ----
 // a / b of bytes less their zero points, times the scale; b is not 0.
 int32_t fixed_quotient(int32_t a, int32_t b, FixedScale scale);

@@ -116,12 +116,15 @@ bool stays_below(int64_t x, float scale, float offset, float wanted) {
   return std::nearbyint(product + offset) < wanted && std::nearbyint(std::fma(value, scale, offset)) < wanted;
 }
 
-// Whether the floats have the thresholds `steps` among the x of the sign.
-bool has_steps(const std::vector<int64_t>& steps, int64_t low, float scale, float offset, bool negative) {
+// Whether the floats have the thresholds `steps` among the x of the sign and within the bounds.
+bool has_steps(const std::vector<int64_t>& steps, int64_t low, float scale, float offset, bool negative,
+               const SumBounds& bounds) {
+  const int64_t first = negative ? bounds.low : std::max<int64_t>(bounds.low, 0);
+  const int64_t last = negative ? std::min<int64_t>(bounds.high, -1) : bounds.high;
+  if (first > last) return true;
   for (size_t i = 0; i < steps.size(); ++i) {
     const auto wanted = static_cast<float>(low + 1 + static_cast<int64_t>(i));
     // The least x of the sign that reaches it, and the greatest that does not. Where there is none, one end says it.
-    const int64_t first = negative ? kLeast : 0, last = negative ? -1 : kMost;
     if (steps[i] <= last && !reaches(std::max(steps[i], first), scale, offset, wanted)) return false;
     if (steps[i] > first && !stays_below(std::min(steps[i] - 1, last), scale, offset, wanted)) return false;
   }
@@ -135,18 +138,19 @@ float moved(float value, int units) {
 }
 
 std::optional<float> find_offset(const std::vector<int64_t>& steps, const StoredRange& range, float scale, float guess,
-                                 bool negative) {
+                                 bool negative, const SumBounds& bounds) {
   for (int i = 0; i < 24; ++i) {
     const float offset = guess + (i % 2 == 0 ? 1.0F : -1.0F) * static_cast<float>((i + 1) / 2) * 0x1p-20F *
                                      std::max(1.0F, static_cast<float>(range.high - range.low) / 16);
-    if (has_steps(steps, range.low, scale, offset, negative)) return offset;
+    if (has_steps(steps, range.low, scale, offset, negative, bounds)) return offset;
   }
   return std::nullopt;
 }
 
 }  // namespace
 
-std::optional<FloatScale> float_scale(FixedScale scale, FixedRounding rounding, const StoredRange& range) {
+std::optional<FloatScale> float_scale(FixedScale scale, FixedRounding rounding, const StoredRange& range,
+                                      const SumBounds& bounds) {
   if (range.high - range.low > 255) return std::nullopt;
   const auto steps = thresholds(scale, rounding, range);
   if (!steps) return std::nullopt;
@@ -156,10 +160,10 @@ std::optional<FloatScale> float_scale(FixedScale scale, FixedRounding rounding, 
   const auto zero = static_cast<double>(range.zero);
   for (const int units : {0, 1, -1, 2, -2, 3, -3, 4, -4}) {
     const float candidate = moved(real, units);
-    const auto above = find_offset(*steps, range, candidate, static_cast<float>(zero + unit), false);
+    const auto above = find_offset(*steps, range, candidate, static_cast<float>(zero + unit), false, bounds);
     if (!above) continue;
-    if (has_steps(*steps, range.low, candidate, *above, true)) return FloatScale{candidate, *above, *above};
-    if (const auto below = find_offset(*steps, range, candidate, static_cast<float>(zero - unit), true))
+    if (has_steps(*steps, range.low, candidate, *above, true, bounds)) return FloatScale{candidate, *above, *above};
+    if (const auto below = find_offset(*steps, range, candidate, static_cast<float>(zero - unit), true, bounds))
       return FloatScale{candidate, *above, *below};
   }
   return std::nullopt;
@@ -224,10 +228,10 @@ ValueId multiply(Emitter& c, ValueId x, FixedScale scale, FixedRounding rounding
 }
 
 ValueId requantize(Emitter& c, ValueId x, const std::vector<FixedScale>& scales, int axis, FixedRounding rounding,
-                   const StoredRange& range, DType dtype) {
+                   const StoredRange& range, DType dtype, const std::vector<SumBounds>& bounds) {
   std::vector<FloatScale> floats;
-  for (const FixedScale scale : scales) {
-    const auto found = float_scale(scale, rounding, range);
+  for (size_t i = 0; i < scales.size(); ++i) {
+    const auto found = float_scale(scales[i], rounding, range, bounds.empty() ? SumBounds{} : bounds[i]);
     if (!found) break;
     floats.push_back(*found);
   }
@@ -243,6 +247,23 @@ ValueId requantize(Emitter& c, ValueId x, const std::vector<FixedScale>& scales,
                              all([](const FloatScale& s) { return s.offset_below; }), offset});
   const ValueId scaled = c.mul(c.cast(x, DType::kF32), all([](const FloatScale& s) { return s.scale; }));
   return c.cast(kept_within(c, c.op("round", {c.add(scaled, offset)}), range), dtype);
+}
+
+ValueId high_product(Emitter& c, ValueId a, ValueId b) {
+  const ValueId whole = c.mul(a, b);
+  const ValueId half = c.op(
+      "select", {c.op("ge", {whole, c.integer(0)}), c.integer(int64_t{1} << 30), c.integer(1 - (int64_t{1} << 30))});
+  return c.div(c.add(whole, half), c.integer(int64_t{1} << 31));
+}
+ValueId kept_in_32(Emitter& c, ValueId x) {
+  return c.op("min", {c.op("max", {x, c.integer(int64_t{INT32_MIN})}), c.integer(int64_t{INT32_MAX})});
+}
+ValueId halved(Emitter& c, ValueId x, ValueId bits) {
+  const ValueId one = c.integer(1), zero = c.integer(0);
+  const ValueId some = c.op("gt", {bits, zero});
+  const ValueId half = c.op("shift_left", {one, c.op("max", {c.sub(bits, one), zero})});
+  const ValueId added = c.op("select", {c.op("lt", {x, zero}), c.sub(half, one), half});
+  return c.op("select", {some, c.op("shift_right", {c.add(x, added), bits}), x});
 }
 
 }  // namespace tessera::inline tflite_import

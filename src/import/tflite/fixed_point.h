@@ -30,20 +30,33 @@ struct StoredRange {
   int64_t low = 0, high = 0, zero = 0;
 };
 
+// The numbers that x may be: of sums of products, as far as their weights let them get.
+struct SumBounds {
+  int64_t low = INT32_MIN, high = INT32_MAX;
+};
+
 // x, i32, scaled, moved by the zero point and kept within the range, in `dtype`; `scales` has one entry, or one for
-// each entry of dimension `axis`. Floats where they give the same for every x, which is proved; else integers of 64
-// bits.
+// each entry of dimension `axis`, and so have `bounds`; none: x may be anything. Floats where they give the same for every
+// x that there can be, which is proved; else integers of 64 bits.
 ValueId requantize(Emitter& c, ValueId x, const std::vector<FixedScale>& scales, int axis, FixedRounding rounding,
-                   const StoredRange& range, DType dtype);
+                   const StoredRange& range, DType dtype, const std::vector<SumBounds>& bounds = {});
 
 // x times one scale, in i32, not kept within anything.
 ValueId multiply(Emitter& c, ValueId x, FixedScale scale, FixedRounding rounding);
 
-// round(x * scale + offset), halves to even, is the same as the integers' result for every x, rounded once or twice in
+// ---- of numbers of 32 bits in i64 ----
+// The upper half of twice a product, halves away from zero.
+ValueId high_product(Emitter& c, ValueId a, ValueId b);
+ValueId kept_in_32(Emitter& c, ValueId x);
+// x / 2^bits, halves away from zero.
+ValueId halved(Emitter& c, ValueId x, ValueId bits);
+
+// round(x * scale + offset), halves to even, is the same as the integers' result for every x within bounds, rounded once or twice in
 // f32; the offset is another one below zero.
 struct FloatScale {
   float scale = 0, offset = 0, offset_below = 0;
 };
-std::optional<FloatScale> float_scale(FixedScale scale, FixedRounding rounding, const StoredRange& range);
+std::optional<FloatScale> float_scale(FixedScale scale, FixedRounding rounding, const StoredRange& range,
+                                      const SumBounds& bounds = {});
 
 }  // namespace tessera::inline tflite_import

@@ -49,6 +49,8 @@ class TfliteImporter final : public Subgraphs {
   }
 
   ReadOutcome run() {
+    KnownSymbols known(graph_.symbols);
+    if (options_.data_sizes) level_.symbols = &known;
     add_inputs();
     add_states();
     main_.import_operators();

@@ -11,11 +11,12 @@ namespace {
 
 // Sorted by number.
 const std::vector<TfliteOperator>& all_operators() {
-  static const std::vector<TfliteOperator> table = sorted_rows(
-      {arithmetic_operators(), contraction_operators(), flow_operators(), fourier_operators(), indexing_operators(),
-       normalization_operators(), pooling_operators(), quantization_operators(), recurrent_operators(),
-       reduction_operators(), resizing_operators(), shape_operators(), slicing_operators(), unary_operators()},
-      &TfliteOperator::code);
+  static const std::vector<TfliteOperator> table =
+      sorted_rows({arithmetic_operators(), contraction_operators(), data_size_operators(), flow_operators(),
+                   fourier_operators(), indexing_operators(), normalization_operators(), pooling_operators(),
+                   quantization_operators(), recurrent_operators(), reduction_operators(), resizing_operators(),
+                   shape_operators(), slicing_operators(), unary_operators()},
+                  &TfliteOperator::code);
   return table;
 }
 

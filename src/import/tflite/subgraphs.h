@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "arith/simplify.h"
 #include "graph/graph.h"
 #include "graph/op_def.h"
 
@@ -24,6 +25,7 @@ struct GraphLevel {
   Graph& graph;
   GraphBuilder& builder;
   std::map<int, ValueId> resources = {};  // what they are by now
+  KnownSymbols* symbols = nullptr;        // of the whole model's graph where data may decide sizes
 };
 
 // A graph has operators that were refused; they are in the list of failures already.

@@ -15,6 +15,7 @@ namespace tessera::inline tflite_import {
 
 std::span<const TfliteOperator> arithmetic_operators();
 std::span<const TfliteOperator> contraction_operators();
+std::span<const TfliteOperator> data_size_operators();
 std::span<const TfliteOperator> flow_operators();
 std::span<const TfliteOperator> fourier_operators();
 std::span<const TfliteOperator> indexing_operators();
@@ -30,6 +31,9 @@ std::span<const TfliteOperator> slicing_operators();
 std::span<const TfliteOperator> unary_operators();
 CustomHandler detection_operator();
 CustomHandler mediapipe_operator(std::string_view name);  // null: it is none
+
+// LOG_SOFTMAX of i8.
+ValueId log_softmax_of_bytes(OperatorContext& c);
 
 // ---- activations ----
 // Of a result in floats or integers that are not quantised.

@@ -60,10 +60,10 @@ void import_gather(OperatorContext& c) {
 
 // Rows of indices [rows, n] as places among the elements of the first n dimensions; -1 for one that is not there.
 ValueId flat_places(OperatorContext& c, ValueId indices, const Ints& extents) {
-  const int64_t rows = c.dims(indices)[0];
+  const Expr rows = c.shape(indices)[0];
   ValueId place = -1, inside = -1;
   for (size_t k = 0; k < extents.size(); ++k) {
-    const ValueId index = c.reshape(c.slice(indices, Ints{0, static_cast<int64_t>(k)}, Ints{rows, 1}, {1, 1}), {rows});
+    const ValueId index = c.reshape(c.slice(indices, Ints{0, static_cast<int64_t>(k)}, {rows, 1}, {1, 1}), {rows});
     const ValueId there =
         c.op("logical_and", {c.op("ge", {index, c.integer(0)}), c.op("lt", {index, c.integer(extents[k])})});
     inside = inside < 0 ? there : c.op("logical_and", {inside, there});
@@ -97,6 +97,15 @@ void import_gather_nd(OperatorContext& c) {
   c.require_inputs(2, 2);
   const ValueId x = c.in(0);
   const Ints dims = c.dims(x);
+  const ValueId given = c.in(1);
+  require_ints(c, given, "indices");
+  // As many places as values decide.
+  if (const Shape shape = c.shape(given); shape.size() == 2 && !as_int(shape[0])) {
+    const auto width = as_int(shape[1]).value_or(0);
+    if (width != std::ssize(dims)) c.unsupported("places of parts, as many as values decide");
+    const ValueId place = c.op("max", {flat_places(c, c.cast(given, DType::kI64), dims), c.integer(0)});
+    return c.out(0, c.op("gather", {c.reshape(x, {c.num_elements(x)}), place}, {{"axis", int64_t{0}}}));
+  }
   const Rows r = rows_of(c, 1, c.rank(x));
   const auto n = static_cast<size_t>(r.width);
   const Ints extents(dims.begin(), dims.begin() + r.width);

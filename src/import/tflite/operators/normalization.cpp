@@ -10,25 +10,6 @@ namespace {
 
 using Ints = std::vector<int64_t>;
 
-// The upper half of twice a product of 32 bits, in i64, halves away from zero.
-ValueId high_product(Emitter& c, ValueId a, ValueId b) {
-  const ValueId whole = c.mul(a, b);
-  const ValueId half = c.op(
-      "select", {c.op("ge", {whole, c.integer(0)}), c.integer(int64_t{1} << 30), c.integer(1 - (int64_t{1} << 30))});
-  return c.div(c.add(whole, half), c.integer(int64_t{1} << 31));
-}
-ValueId kept_in_32(Emitter& c, ValueId x) {
-  return c.op("min", {c.op("max", {x, c.integer(int64_t{INT32_MIN})}), c.integer(int64_t{INT32_MAX})});
-}
-// x / 2^bits, halves away from zero.
-ValueId divided(Emitter& c, ValueId x, ValueId bits) {
-  const ValueId one = c.integer(1), zero = c.integer(0);
-  const ValueId some = c.op("gt", {bits, zero});
-  const ValueId half = c.op("shift_left", {one, c.op("max", {c.sub(bits, one), zero})});
-  const ValueId added = c.op("select", {c.op("lt", {x, zero}), c.sub(half, one), half});
-  return c.op("select", {some, c.op("shift_right", {c.add(x, added), bits}), x});
-}
-
 // What 1 / sqrt(x) is, for x of at least 0 in i64, as a factor of 31 bits and how far to shift right: what
 // fixed_functions.h calls inverse_root.
 struct Root {
@@ -45,7 +26,7 @@ Root inverse_root_of(Emitter& c, ValueId x) {
   const ValueId pairs = c.op("max", {c.sub(c.div(c.sub(c.integer(31), digits), c.integer(2)), one), zero});
   const ValueId fitted = c.op("shift_left", {c.op("shift_right", {x, c.add(above, above)}), c.add(pairs, pairs)});
   const ValueId right = c.sub(c.add(c.integer(11), above), pairs);
-  const ValueId half = divided(c, c.op("shift_right", {fitted, one}), one);
+  const ValueId half = halved(c, c.op("shift_right", {fitted, one}), one);
   const ValueId three_halves = c.integer((1 << 28) + (1 << 27));
   ValueId y = c.integer(1 << 28);
   for (int i = 0; i < 5; ++i) {
@@ -81,7 +62,7 @@ void import_l2_normalization(OperatorContext& c) {
   const ValueId more = c.sub(root.right, c.integer(has_sign ? 7 : 0)), zero = c.integer(0);
   const ValueId left = has_sign ? c.op("max", {c.op("neg", {more}), zero}) : c.integer(7);
   const ValueId scaled = high_product(c, c.op("shift_left", {own, left}), root.factor);
-  const ValueId moved = c.add(divided(c, scaled, c.op("max", {more, zero})), c.integer(has_sign ? 0 : 128));
+  const ValueId moved = c.add(halved(c, scaled, c.op("max", {more, zero})), c.integer(has_sign ? 0 : 128));
   c.out(0, c.cast(kept_within(c, moved, range.low, range.high), y.dtype));
 }
 

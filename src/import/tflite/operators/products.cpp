@@ -97,6 +97,41 @@ bool fits_32_bits(OperatorContext& c, ValueId w, const TfliteTensor& info, const
   return true;
 }
 
+// How far the sums of each output's products get, with a bias where there is one: one entry for each scale. Empty where
+// that is not known, or leaves 32 bits.
+std::vector<SumBounds> bounds_of_sums(OperatorContext& c, const Product& p, ValueId w, size_t scales) {
+  const TfliteTensor &x_info = c.tensor(p.x), &w_info = c.tensor(p.w);
+  const auto weights = c.constant(w);
+  if (!weights || p.outputs == 0) return {};
+  const Ints& dims = weights->dims();
+  const auto axis = static_cast<size_t>(p.weights_axis);
+  if (axis >= dims.size() || dims[axis] != p.outputs) return {};
+  std::optional<Tensor> bias;
+  if (c.has(p.bias) && !(bias = c.constant(c.in(p.bias)))) return {};
+  const int bits = dtype_bits(x_info.dtype);
+  const int64_t zero = c.zero_point(x_info);
+  const int64_t least = (is_signed_int(x_info.dtype) ? -(int64_t{1} << (bits - 1)) : 0) - zero;
+  const int64_t most = least + (int64_t{1} << bits) - 1;
+  int64_t inner = 1;
+  for (size_t d = axis + 1; d < dims.size(); ++d) inner *= dims[d];
+  std::vector<SumBounds> each(static_cast<size_t>(p.outputs), SumBounds{0, 0});
+  if (bias)
+    for (size_t o = 0; o < each.size(); ++o) each[o].low = each[o].high = bias->get_int(static_cast<int64_t>(o));
+  const Ints& zeros = w_info.quantization.zero_points;
+  for (int64_t i = 0; i < weights->num_elements(); ++i) {
+    const auto o = static_cast<size_t>(i / inner % p.outputs);
+    const int64_t weight = weights->get_int(i) - (zeros.empty() ? 0 : zeros[zeros.size() == 1 ? 0 : o]);
+    each[o].low += std::min(weight * least, weight * most);
+    each[o].high += std::max(weight * least, weight * most);
+  }
+  for (const SumBounds& bounds : each)
+    if (bounds.low < INT32_MIN || bounds.high > INT32_MAX) return {};
+  if (scales == each.size()) return each;
+  SumBounds all = each[0];
+  for (const SumBounds& bounds : each) all = {std::min(all.low, bounds.low), std::max(all.high, bounds.high)};
+  return {all};
+}
+
 ValueId product_of_words(OperatorContext& c, const Product& p, ValueId x, ValueId w) {
   const TfliteTensor &x_info = c.tensor(p.x), &w_info = c.tensor(p.w), &y_info = c.output(0);
   if (c.zero_point(x_info) != 0 || c.zero_point(y_info) != 0) c.malformed("16 bits with a zero point", "0");
@@ -158,7 +193,8 @@ ValueId product(OperatorContext& c, const Product& p, ValueId x, ValueId w) {
     if (c.dtype(bias) != DType::kI32) c.malformed(fmt::format("a bias of type {}", c.type(bias).to_string()), "i32");
     y = c.add(y, bias);
   }
-  return requantize(c, y, output_scales(c, p), p.axis, p.rounding, range, y_info.dtype);
+  const std::vector<FixedScale> factors = output_scales(c, p);
+  return requantize(c, y, factors, p.axis, p.rounding, range, y_info.dtype, bounds_of_sums(c, p, w, factors.size()));
 }
 
 ValueId requantize_wide(Emitter& c, ValueId x, const std::vector<FixedScale>& scales, int axis, FixedRounding rounding,

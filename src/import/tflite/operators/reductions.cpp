@@ -17,7 +17,7 @@ struct Reduced {
   ValueId x = -1;
   Ints axes;
   bool keeps = false;
-  int64_t terms = 1;
+  int64_t terms = 1;  // -1: values decide it
 };
 
 Reduced reduced(OperatorContext& c) {
@@ -30,15 +30,24 @@ Reduced reduced(OperatorContext& c) {
     if (std::find(r.axes.begin(), r.axes.end(), axis) == r.axes.end()) r.axes.push_back(axis);
   }
   std::sort(r.axes.begin(), r.axes.end());
-  const Ints dims = c.dims(r.x);
-  for (const int64_t axis : r.axes) r.terms *= dims[static_cast<size_t>(axis)];
+  const Shape shape = c.shape(r.x);
+  for (const int64_t axis : r.axes) {
+    const auto extent = as_int(shape[static_cast<size_t>(axis)]);
+    if (extent && r.terms >= 0) r.terms *= *extent;
+    else r.terms = -1;
+  }
   return r;
+}
+
+void require_known_terms(OperatorContext& c, const Reduced& r) {
+  if (r.terms < 0) c.unsupported("a number of terms that values decide, of integers");
 }
 
 // The mean, or the sum, of quantised values: a mean's division is part of the factor.
 ValueId quantized_total(OperatorContext& c, const Reduced& r, bool mean) {
   const TfliteTensor &x = c.tensor(0), &y = c.output(0);
   if (y.dtype != x.dtype) c.unsupported("a result of another type");
+  require_known_terms(c, r);
   if (r.terms == 0) c.unsupported("no terms");
   if (r.terms > INT32_MAX / (dtype_bits(x.dtype) == 8 ? 512 : 65536)) c.unsupported(fmt::format("{} terms", r.terms));
   FixedScale scale = fixed_scale(static_cast<double>(c.scale(x)) / static_cast<double>(c.scale(y)));
@@ -61,6 +70,7 @@ void import_total(OperatorContext& c) {
   if (is_float(c.dtype(r.x)))
     return c.out(0, c.composite("reduce_mean", {r.x}, {{"axes", r.axes}, {"keepdims", r.keeps}}));
   // Of integers the sum is cut off.
+  require_known_terms(c, r);
   const ValueId sum = c.reduce("sum", c.cast(r.x, DType::kI64), r.axes, r.keeps);
   c.out(0, c.cast(c.div(sum, c.integer(r.terms)), c.dtype(r.x)));
 }
@@ -165,6 +175,7 @@ void import_softmax(OperatorContext& c) {
   if (!is_float(c.dtype(x))) {
     if (!logarithm && c.dtype(x) == DType::kI16 && has_scale(c) && c.output(0).dtype == DType::kI16)
       return c.out(0, softmax_of_words(c, beta));
+    if (logarithm && has_scale(c)) return c.out(0, log_softmax_of_bytes(c));
     if (logarithm || dtype_bits(c.dtype(x)) != 8 || !c.is_quantized(c.tensor(0)) || dtype_bits(c.output(0).dtype) > 16)
       c.unsupported(fmt::format("values of type {}", dtype_name(c.dtype(x))));
     return c.out(0, softmax_of_bytes(c, beta));

@@ -14,6 +14,9 @@ using Ints = std::vector<int64_t>;
 
 // An operand as a value of its own: what an operator of another name passes on.
 ValueId passed_on(OperatorContext& c, ValueId x, const Ints& dims) { return c.op("reshape", {x}, {{"shape", dims}}); }
+ValueId passed_on(OperatorContext& c, ValueId x, const Shape& shape) {
+  return c.op("reshape", {x}, {{"shape", shape}});
+}
 
 void import_reshape(OperatorContext& c) {
   c.require_inputs(1, 2);
@@ -60,18 +63,19 @@ void import_reshape(OperatorContext& c) {
 void import_squeeze(OperatorContext& c) {
   c.require_inputs(1, 1);
   const ValueId x = c.in(0);
-  const Ints dims = c.dims(x);
+  const Shape dims = c.shape(x);
   const auto* written = c.options<tflite::SqueezeOptions>().squeeze_dims();
   std::vector<bool> gone(dims.size(), false);
   if (!written || written->size() == 0) {
-    for (size_t d = 0; d < dims.size(); ++d) gone[d] = dims[d] == 1;
+    for (size_t d = 0; d < dims.size(); ++d) gone[d] = is_const_int(dims[d], 1);
   } else {
     for (const int64_t axis : *written) gone[static_cast<size_t>(c.axis(axis, c.rank(x)))] = true;
   }
-  Ints kept;
+  Shape kept;
   for (size_t d = 0; d < dims.size(); ++d) {
     if (!gone[d]) kept.push_back(dims[d]);
-    else if (dims[d] != 1) c.malformed(fmt::format("dimension {} of {}", d, c.type(x).to_string()), "a dimension of 1");
+    else if (!is_const_int(dims[d], 1))
+      c.malformed(fmt::format("dimension {} of {}", d, c.type(x).to_string()), "a dimension of 1");
   }
   c.out(0, passed_on(c, x, kept));
 }
