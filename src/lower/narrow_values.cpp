@@ -67,8 +67,8 @@ void narrow_param(TensorProgram& kernel, size_t param, DType dtype) {
     });
 }
 
-void narrow_result(TensorProgram& kernel, DType dtype) {
-  Stage& output = kernel.stages.back();
+void narrow_result(TensorProgram& kernel, size_t number, DType dtype) {
+  Stage& output = kernel.stages[kernel.stages.size() - kernel.num_results + number];
   output.out = make_buffer(output.out->name, dtype, output.out->shape, output.out->scope);
   output.body.value = output.body.value->operands[0];
 }
@@ -112,13 +112,21 @@ class Narrower {
       const Kernel& kernel = kernel_of(call);
       fits = fits && kernel.definition;
       if (!fits || arg < kernel.definition->params.size()) return;
-      fits = kernel.definition->num_results == 1;
-      if (!fits) return;
-      const auto own = narrow_type(kernel.definition->output().body.value);
-      fits = own && !kernel.definition->output().body.is_reduction() && (!type || *type == *own);
+      const Stage& result = kernel.definition->results()[arg - kernel.definition->params.size()];
+      const auto own = narrow_type(result.body.value);
+      fits = own && !result.body.is_reduction() && (!type || *type == *own) && !is_read(*kernel.definition, result);
       type = own;
     });
     return fits && type && all_of_type(members, wide_type(*type)) ? type : std::nullopt;
+  }
+
+  // Whether another stage of the kernel reads what this one makes.
+  static bool is_read(const TensorProgram& kernel, const Stage& made) {
+    bool read = false;
+    for (const Stage& stage : kernel.stages)
+      walk(stage.body.value,
+           [&](const Expr& node) { read = read || (node->kind == ExprKind::kLoad && node->buffer == made.out); });
+    return read;
   }
 
   std::optional<DType> type_of_weight(BufferId root, const std::vector<BufferId>& members) {
@@ -183,7 +191,7 @@ class Narrower {
         kernel.definition = own;
       }
       // A kernel may be given one buffer twice; each parameter is its own.
-      if (arg + 1 == call.args.size()) narrow_result(*own, dtype);
+      if (arg >= own->params.size()) narrow_result(*own, arg - own->params.size(), dtype);
       else narrow_param(*own, arg, dtype);
     });
   }

@@ -240,6 +240,24 @@ class Planner {
     return false;
   }
 
+  // Whether `id` makes wide numbers of bytes, element by element and for one reader: an epilogue that computes it reads
+  // a quarter of the memory, and nobody stores the wide ones.
+  bool widens_bytes(NodeId id, int steps = 0) const {
+    if (steps > kMostSteps || !is_expression(id) || !accesses(id).elementwise() || readers(id).size() != 1 ||
+        leaves_graph(id))
+      return false;
+    NodeId from = -1;
+    for (const ValueId input : node(id).inputs) {
+      if (constant_value(graph_, input)) continue;
+      if (from >= 0 || graph_.value(input).producer < 0) return false;
+      from = graph_.value(input).producer;
+    }
+    if (from < 0) return false;
+    const DType dtype = graph_.type(result(from)).dtype;
+    if (node(id).op->name == "cast" && (dtype == DType::kI8 || dtype == DType::kU8)) return true;
+    return widens_bytes(from, steps + 1);
+  }
+
   // Whether `id` may be computed where its readers, all in `group`, read it. Sets its repeated work.
   bool may_be_inlined(NodeId id, const Group& group) {
     if (makes_weights(id)) {
@@ -251,14 +269,18 @@ class Planner {
     int reads = 0;
     int depth = 0;  // of the look-ups whose index it is part of
     bool all_identity = true;
+    bool behind = false;  // the reduction
     for (const NodeId reader : std::set<NodeId>(readers(id).begin(), readers(id).end())) {
       if (is_reduction(reader) && accesses(reader).contraction) {
         refuse(id, reader, "a contraction reads its operands many times, from packed memory");
         return false;
       }
       if (group.reduction >= 0 && reader != group.reduction && !in_front_[static_cast<size_t>(reader)]) {
-        refuse(id, reader, "what an epilogue reads beside the reduction comes from memory");
-        return false;
+        if (!widens_bytes(id)) {
+          refuse(id, reader, "what an epilogue reads beside the reduction comes from memory");
+          return false;
+        }
+        behind = true;
       }
       if (const char* reason = wants_rows(id, reader)) {
         refuse(id, reader, reason);
@@ -299,7 +321,7 @@ class Planner {
     index_depth_[static_cast<size_t>(id)] = depth;
     // At least 1, so that what feeds it knows that it is repeated.
     repeated_work_[static_cast<size_t>(id)] = repeated ? std::max(1, repeats + work) : 0;
-    in_front_[static_cast<size_t>(id)] = group.reduction >= 0;
+    in_front_[static_cast<size_t>(id)] = group.reduction >= 0 && !behind;
     return true;
   }
 
