@@ -1,11 +1,9 @@
 // tessera quantize MODEL --calib DATA -o OUTPUT
 #include <algorithm>
 #include <filesystem>
-#include <fstream>
 #include <iostream>
 #include <memory>
 #include <optional>
-#include <sstream>
 
 #include <fmt/format.h>
 #include <CLI/CLI.hpp>
@@ -37,23 +35,22 @@ struct QuantizeCommand {
   CompileFlags compile;
   RunFlags pictures;
   QuantizeSettings settings;
-  std::string model, calibration, output, labels, per_layer;
+  std::string model, calibration, output, labels;
   int64_t samples = 0;
   bool json = false, quiet = false;
 };
 
-std::string plan_text(const std::string& path) {
-  std::ifstream file(path, std::ios::binary);
-  if (!file) refuse("TSR-6211", fmt::format("'{}' cannot be read", path), "a file");
-  std::ostringstream text;
-  text << file.rdbuf();
-  return text.str();
+// Layers of f32, until the file is written: what is lost is measured against those.
+DriverOptions options_of_work(const QuantizeCommand& command) {
+  DriverOptions options = driver_options(command.compile);
+  options.compile.layer_precisions.clear();
+  return options;
 }
 
 Graph read_graph(const QuantizeCommand& command, const CalibrationData* data) {
   const DriverOptions nobody;
   PassRunner unwatched(nobody);
-  DriverOptions options = driver_options(command.compile);
+  DriverOptions options = options_of_work(command);
   if (const auto declared = declarations_of_file(command.model); declared && data)
     for (const std::string& line : take_sizes(declared->inputs, data->shapes(declared->inputs), options.compile))
       fmt::print(stderr, "{}\n", line);
@@ -93,8 +90,9 @@ int quantize_model_file(const QuantizeCommand& command) {
   if (!command.labels.empty() && command.calibration.empty())
     refuse("TSR-4085", "--labels without --calib", "the samples that the labels are of");
   QuantizeSettings settings = command.settings;
-  settings.per_layer_source = command.per_layer;
-  if (!command.per_layer.empty()) settings.per_layer = plan_text(command.per_layer);
+  settings.per_layer_source = command.compile.per_layer;
+  settings.per_layer = per_layer_text(command.compile);
+  for (const std::string& pattern : command.compile.keep_f32) settings.keep.push_back(pattern);
   const QuantizationOptions options = quantization_options(settings, !command.calibration.empty());
   if (!command.output.empty()) {
     std::vector<std::string> read = files_of_model(command.model);
@@ -117,7 +115,7 @@ int quantize_model_file(const QuantizeCommand& command) {
                             {}}
              : random_sample(model);
     if (!command.labels.empty()) samples.labels = labels_of_samples(command, *data);
-    quantized = quantize_model(model, samples, options, driver_options(command.compile),
+    quantized = quantize_model(model, samples, options, options_of_work(command),
                                [&](std::string_view step) { progress.update(std::string(step)); });
     require_gain(settings, quantized.report);
     progress.update("writing");
@@ -183,9 +181,6 @@ Command add_quantize_command(CLI::App& root) {
                   "A layer that stays in f32, by its name; * and ? stand for other characters")
       ->allow_extra_args(false)
       ->type_name("PATTERN");
-  app->add_option("--per-layer", c.per_layer,
-                  "A file with a pattern of layers and f32 or i8 on each line: what these are, whatever is measured")
-      ->type_name("FILE");
   app->add_flag("--all", c.settings.all, "Layers become bytes even where they are slower so");
   app->add_flag("--equalize", c.settings.equalize,
                 "Scale channels between layers first, so that the weights of each are about as large");

@@ -2,8 +2,10 @@
 
 #include <algorithm>
 #include <charconv>
+#include <fstream>
 #include <iostream>
 #include <optional>
+#include <sstream>
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
@@ -13,8 +15,10 @@
 #include "diagnose/inspect.h"
 #include "driver/compile.h"
 #include "flag_use.h"
+#include "refuse.h"
 #include "support/error.h"
 #include "tune/tuned_kernels.h"
+#include "types/precision_plan.h"
 
 namespace tessera {
 
@@ -113,6 +117,15 @@ void add_compile_flags(CLI::App& app, CompileFlags& flags) {
          "weights in blocks read")
       ->capture_default_str()
       ->type_name("TYPE")
+      ->group(group);
+  app.add_option("--per-layer", flags.per_layer,
+                 "A file with a pattern of layers and f32, bf16, f16 or i8 on each line: what these have instead")
+      ->type_name("FILE")
+      ->group(group);
+  app.add_option("--keep-f32", flags.keep_f32,
+                 "A layer that reads f32 whatever --precision says, by its name; * and ? stand for other characters")
+      ->allow_extra_args(false)
+      ->type_name("PATTERN")
       ->group(group);
   app.add_option("--fp32", flags.fp32,
                  "fma, pieces or auto: f32 products with weights by multiply-adds or as six products of pieces of bf16")
@@ -239,12 +252,37 @@ std::string time_report(const CompileFlags& flags, const std::vector<StepTime>& 
   return flags.time_passes ? time_table(times) : "";
 }
 
+std::string per_layer_text(const CompileFlags& flags) {
+  if (flags.per_layer.empty()) return "";
+  std::ifstream file(flags.per_layer, std::ios::binary);
+  if (!file) refuse("TSR-6211", fmt::format("'{}' cannot be read", flags.per_layer), "a file");
+  std::ostringstream text;
+  text << file.rdbuf();
+  return text.str();
+}
+
+namespace {
+
+// The file's lines, and behind them what is kept.
+std::vector<std::string> layer_lines(const CompileFlags& flags) {
+  const std::string text = per_layer_text(flags);
+  const PrecisionPlan plan(text, flags.per_layer);  // refuses its lines by their numbers
+  std::vector<std::string> lines;
+  std::istringstream stream(text);
+  for (std::string line; !plan.empty() && std::getline(stream, line);) lines.push_back(line);
+  for (const std::string& pattern : flags.keep_f32) lines.push_back(pattern + " f32");
+  return lines;
+}
+
+}  // namespace
+
 DriverOptions driver_options(const CompileFlags& flags, FlagUse* use) {
   DriverOptions options;
   options.compile.opt_level = flags.opt_level;
   options.compile.target = flags.target;
   options.compile.num_threads = flags.threads;
   options.compile.precision = flags.precision;
+  options.compile.layer_precisions = layer_lines(flags);
   options.compile.fp32 = flags.fp32;
   options.compile.numerics = flags.numerics;
   std::string name;

@@ -28,6 +28,8 @@ struct CompileFlags {
   std::string fp32 = "fma";
   std::string numerics = "default";
   int threads = 0;
+  std::string per_layer;
+  std::vector<std::string> keep_f32;
   std::vector<std::string> dims, shapes, disabled_passes, kernels, places, variants;
   std::string print_ir_after, save_temps, db;
   bool time_passes = false, verify_each = false;
@@ -47,6 +49,9 @@ void add_time_limit_flag(CLI::App& app, CompileFlags& flags);
 std::vector<std::string> given_compile_flags(const CompileFlags& flags);
 // UserError TSR-4060 when there are any: `module` is compiled already.
 void refuse_compile_flags(const CompileFlags& flags, const std::string& module);
+
+// What the file of --per-layer says; "" without it. UserError TSR-6211.
+std::string per_layer_text(const CompileFlags& flags);
 
 // What --time-passes prints; empty without it.
 std::string time_report(const CompileFlags& flags, const std::vector<StepTime>& times);

@@ -38,6 +38,9 @@ struct CompileOptions {
   // What convolutions and products with weights read is rounded to this: "f32" (nothing is), "bf16", "f16". Sums and
   // all else stay in f32.
   std::string precision = "f32";
+  // Layers that have another precision: a pattern of names (`*`, `?`) and f32, bf16, f16 or i8 each, "Conv_0 f32"; the
+  // last one that matches decides. CompileError TSR-4088 for others, and for names that no layer has.
+  std::vector<std::string> layer_precisions = {};
   // How products of f32 with weights are computed: "fma", by multiply-adds; "pieces", as six products of three pieces
   // of bf16 (needs AVX512-BF16 or AMX); "auto", as pieces where the target has AMX, and else as "fma".
   std::string fp32 = "fma";

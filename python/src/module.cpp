@@ -77,7 +77,7 @@ CompileOptions make_options(const std::string& target, const std::string& precis
                             const std::string& numerics, int opt_level, int threads, const Bounds& dims,
                             const Shapes& shapes, const std::set<std::string>& disabled_passes,
                             const std::vector<std::string>& kernels, const std::vector<std::string>& places,
-                            int64_t max_memory) {
+                            int64_t max_memory, const std::vector<std::string>& layer_precisions = {}) {
   CompileOptions options;
   options.target = target;
   options.precision = precision;
@@ -91,6 +91,7 @@ CompileOptions make_options(const std::string& target, const std::string& precis
   options.kernels = kernels;
   options.places = places;
   options.max_memory = max_memory;
+  options.layer_precisions = layer_precisions;
   return options;
 }
 
@@ -139,9 +140,10 @@ std::unique_ptr<Engine> compile(const nb::object& model, const std::string& fold
                                 const std::string& numerics, int opt_level, int threads, const Bounds& dims,
                                 const Shapes& shapes, const std::set<std::string>& disabled_passes,
                                 const std::vector<std::string>& kernels, const std::vector<std::string>& places,
-                                int64_t max_memory, const std::shared_ptr<CancelFlag>& cancel) {
+                                int64_t max_memory, const std::vector<std::string>& layer_precisions,
+                                const std::shared_ptr<CancelFlag>& cancel) {
   CompileOptions options = make_options(target, precision, fp32, numerics, opt_level, threads, dims, shapes,
-                                        disabled_passes, kernels, places, max_memory);
+                                        disabled_passes, kernels, places, max_memory, layer_precisions);
   options.is_cancelled = [cancel] { return cancel->set.load(); };
   return Source(model, folder, name).use([&](const auto& source) {
     return load_module_bytes(compile_to_memory(source, options), threads);
@@ -153,9 +155,10 @@ void compile_to_file(const nb::object& model, const std::string& folder, const s
                      const std::string& fp32, const std::string& numerics, int opt_level, int threads,
                      const Bounds& dims, const Shapes& shapes, const std::set<std::string>& disabled_passes,
                      const std::vector<std::string>& kernels, const std::vector<std::string>& places,
-                     int64_t max_memory, const std::shared_ptr<CancelFlag>& cancel) {
+                     int64_t max_memory, const std::vector<std::string>& layer_precisions,
+                     const std::shared_ptr<CancelFlag>& cancel) {
   CompileOptions options = make_options(target, precision, fp32, numerics, opt_level, threads, dims, shapes,
-                                        disabled_passes, kernels, places, max_memory);
+                                        disabled_passes, kernels, places, max_memory, layer_precisions);
   options.is_cancelled = [cancel] { return cancel->set.load(); };
   Source(model, folder, name).use([&](const auto& source) { compile_file(source, path, options); });
 }
@@ -409,12 +412,12 @@ NB_MODULE(_native, m) {
 
   m.def("compile", &compile, "model"_a, "folder"_a, "name"_a, "target"_a, "precision"_a, "fp32"_a, "numerics"_a,
         "opt_level"_a, "threads"_a, "dims"_a, "shapes"_a, "disabled_passes"_a, "kernels"_a, "places"_a, "max_memory"_a,
-        "cancel"_a, "Compiles a path or the bytes of a model, and loads the module.");
+        "layer_precisions"_a, "cancel"_a, "Compiles a path or the bytes of a model, and loads the module.");
   m.def("compile_to_cache", &compile_to_cache, "path"_a, "precision"_a, "threads"_a, "dims"_a, "cancel"_a,
         "The module in the cache that the model compiled so is; '' without a cache.");
   m.def("compile_to_file", &compile_to_file, "model"_a, "folder"_a, "name"_a, "path"_a, "target"_a, "precision"_a,
         "fp32"_a, "numerics"_a, "opt_level"_a, "threads"_a, "dims"_a, "shapes"_a, "disabled_passes"_a, "kernels"_a,
-        "places"_a, "max_memory"_a, "cancel"_a, "Compiles to a module file.");
+        "places"_a, "max_memory"_a, "layer_precisions"_a, "cancel"_a, "Compiles to a module file.");
   m.def("refused_aten_nodes", &refused_aten_nodes, "program"_a, "dims"_a,
         "Name, operator and reason of each node of a .pt2 program that would not be imported.");
   m.def("aten_operators", &tessera::aten_operators,

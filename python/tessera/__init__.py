@@ -73,6 +73,7 @@ def compile(
     kernels: Iterable[str | os.PathLike[str]] = (),
     places: Iterable[str] = (),
     max_memory: int | str | None = None,
+    layer_precisions: Mapping[str, str] = {},
     engine: str = "native",
 ) -> Model:
     """Compiles a model and loads the result.
@@ -92,7 +93,8 @@ def compile(
     names passes to leave out. ``kernels`` are files that declare C functions for kernels of the model, which are called where
     they are faster (docs/kernels.md). ``places`` says which kernels run on a device, "PATTERN=DEVICE" each
     (docs/devices.md). ``max_memory`` is how many bytes a session may take for what it computes and for states, also as a
-    text such as "300M"; what does not fit is computed again when it is needed (docs/training.md). ``engine="interp"``
+    text such as "300M"; what does not fit is computed again when it is needed (docs/training.md). ``layer_precisions`` are
+    layers that have another precision, {'Conv_0': 'f32', 'head*': 'f16'}: the last pattern that matches decides. ``engine="interp"``
     compiles nothing: the reference interpreter runs the model, slowly and obviously.
 
     Raises :class:`tessera.Error` for what the user can mend and :class:`tessera.InternalError` for bugs.
@@ -102,7 +104,8 @@ def compile(
         raise Error(f"there is no engine {engine!r}", id="TSR-4031", legal='"native", "interp"')
     given_dims, given_shapes = _options.dims_and_shapes(dims, shapes)
     options = _options.compile_options(
-        target, precision, fp32, numerics, opt_level, threads, {}, {}, disable_passes, kernels, places, max_memory
+        target, precision, fp32, numerics, opt_level, threads, {}, {}, disable_passes, kernels, places, max_memory,
+        layer_precisions,
     )
 
     def make(sizes: Mapping[str, int], more: Mapping[str, Sequence[int]]) -> Model:
@@ -145,13 +148,15 @@ def compile_file(
     kernels: Iterable[str | os.PathLike[str]] = (),
     places: Iterable[str] = (),
     max_memory: int | str | None = None,
+    layer_precisions: Mapping[str, str] = {},
 ) -> None:
     """Compiles a model to a module file without loading it: the way to compile for another machine.
 
     The arguments are those of :func:`compile`; the file appears whole or not at all.
     """
     options = _options.compile_options(
-        target, precision, fp32, numerics, opt_level, threads, dims, shapes, disable_passes, kernels, places, max_memory
+        target, precision, fp32, numerics, opt_level, threads, dims, shapes, disable_passes, kernels, places, max_memory,
+        layer_precisions,
     )
     cancel = _native.CancelFlag()
     source = source_of(model)

@@ -126,7 +126,7 @@ class Engine:
     def run_values(self, inputs: Sequence[Value]) -> list[Value]:
         """Runs once, and gives what a model with values makes."""
 
-def compile(model: object, folder: str, name: str, target: str, precision: str, fp32: str, numerics: str, opt_level: int, threads: int, dims: Mapping[str, Sequence[int]], shapes: Mapping[str, Sequence[int]], disabled_passes: Set[str], kernels: Sequence[str], places: Sequence[str], max_memory: int, cancel: CancelFlag) -> Engine:
+def compile(model: object, folder: str, name: str, target: str, precision: str, fp32: str, numerics: str, opt_level: int, threads: int, dims: Mapping[str, Sequence[int]], shapes: Mapping[str, Sequence[int]], disabled_passes: Set[str], kernels: Sequence[str], places: Sequence[str], max_memory: int, layer_precisions: Sequence[str], cancel: CancelFlag) -> Engine:
     """Compiles a path or the bytes of a model, and loads the module."""
 
 def compile_to_cache(path: str, precision: str, threads: int, dims: Mapping[str, Sequence[int]], cancel: CancelFlag) -> str:
@@ -134,7 +134,7 @@ def compile_to_cache(path: str, precision: str, threads: int, dims: Mapping[str,
     The module in the cache that the model compiled so is; '' without a cache.
     """
 
-def compile_to_file(model: object, folder: str, name: str, path: str, target: str, precision: str, fp32: str, numerics: str, opt_level: int, threads: int, dims: Mapping[str, Sequence[int]], shapes: Mapping[str, Sequence[int]], disabled_passes: Set[str], kernels: Sequence[str], places: Sequence[str], max_memory: int, cancel: CancelFlag) -> None:
+def compile_to_file(model: object, folder: str, name: str, path: str, target: str, precision: str, fp32: str, numerics: str, opt_level: int, threads: int, dims: Mapping[str, Sequence[int]], shapes: Mapping[str, Sequence[int]], disabled_passes: Set[str], kernels: Sequence[str], places: Sequence[str], max_memory: int, layer_precisions: Sequence[str], cancel: CancelFlag) -> None:
     """Compiles to a module file."""
 
 def refused_aten_nodes(program: bytes, dims: Mapping[str, Sequence[int]]) -> list[tuple[str, str, str]]:

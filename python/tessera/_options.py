@@ -109,6 +109,14 @@ def amount(memory: Any) -> int:
     return number("max_memory", memory, 64)
 
 
+def layers(precisions: Any) -> list[str]:
+    """As lines of a file of precisions."""
+    if not isinstance(precisions, Mapping):
+        raise _wrong("layer_precisions", precisions, "a mapping from names of layers, {'Conv_0': 'f32'}")
+    return [f"{text('a name in layer_precisions', name)} {text(f'layer_precisions[{name!r}]', precision)}"
+            for name, precision in precisions.items()]
+
+
 def compile_options(
     target: Any,
     precision: Any,
@@ -122,6 +130,7 @@ def compile_options(
     kernels: Any,
     places: Any,
     max_memory: Any = None,
+    layer_precisions: Any = {},
 ) -> tuple:
     """In the order of _native.compile."""
     return (
@@ -136,4 +145,5 @@ def compile_options(
         files(kernels),
         placements(places),
         0 if max_memory is None else amount(max_memory),
+        layers(layer_precisions),
     )

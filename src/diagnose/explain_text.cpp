@@ -179,6 +179,12 @@ std::string to_text(const Explanation& explanation, const TextStyle& style) {
   }
   text += kernels.to_string(style);
 
+  TextTable precisions({{"layer", Align::kLeft, 48}, {"precision"}});
+  for (const NodeNote& node : explanation.nodes)
+    for (const Remark& remark : node.done)
+      if (remark.pass == "lower_precision") precisions.add({node.name, remark.text});
+  if (!precisions.empty()) text += "\n" + precisions.to_string(style);
+
   // Each refusal once, though both of its nodes carry it.
   std::vector<Remark> refused;
   for (const NodeNote& node : explanation.nodes) {

@@ -51,6 +51,8 @@ ModuleInfo describe(const ImportedModel& model, const Target& target, const Driv
   }
   info.options["opt-level"] = std::to_string(options.compile.opt_level);
   if (options.compile.precision != "f32") info.options["precision"] = options.compile.precision;
+  if (!options.compile.layer_precisions.empty())
+    info.options["layer-precisions"] = fmt::format("{}", fmt::join(options.compile.layer_precisions, "; "));
   if (const std::vector<std::string> places = places_of(options.compile); !places.empty())
     info.options["places"] = fmt::format("{}", fmt::join(places, ","));
   if (options.compile.max_memory > 0) info.options["max-memory"] = std::to_string(options.compile.max_memory);

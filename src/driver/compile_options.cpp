@@ -1,11 +1,14 @@
 #include "driver/compile_options.h"
 
 #include <algorithm>
+#include <set>
+#include <sstream>
 #include <string>
 #include <string_view>
 #include <vector>
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include "codegen/llvm/target.h"
 #include "driver/devices.h"
@@ -56,6 +59,41 @@ bool is_needed(std::string_view name) {
 }
 
 }  // namespace
+
+namespace {
+
+void add_layer_names(const Graph& graph, const std::string& around, std::set<std::string>& names) {
+  for (const Node& node : graph.nodes()) {
+    const std::string& own = node.loc.empty() ? around : node.loc;
+    if (node.op->name == "conv" || node.op->name == "matmul" || node.op->name == "scaled_matmul") {
+      names.insert(own);  // and those of nodes that were folded into it
+      std::istringstream parts(own);
+      for (std::string part; std::getline(parts, part, '+');) names.insert(part);
+    }
+    for (const GraphPtr& region : node.regions) add_layer_names(*region, own, names);
+  }
+}
+
+}  // namespace
+
+PrecisionPlan plan_of(const CompileOptions& options) {
+  return {fmt::format("{}", fmt::join(options.layer_precisions, "\n")), "layer precisions"};
+}
+
+void check_layer_names(const PrecisionPlan& plan, const ImportedModel& model) {
+  if (plan.empty()) return;
+  std::set<std::string> found;
+  add_layer_names(model.graph, "", found);
+  if (model.flow)
+    for (const Graph& piece : model.flow->pieces) add_layer_names(piece, "", found);
+  const std::vector<std::string> names(found.begin(), found.end());
+  for (const std::string& pattern : plan.unused(names))
+    throw UserError({.id = "TSR-4088",
+                     .message = fmt::format("'{}' is the name of no layer", pattern),
+                     .node = {},
+                     .legal = fmt::format("convolutions and products: {}", fmt::join(names, ", ")),
+                     .hint = did_you_mean(pattern, names)});
+}
 
 DType precision_of(const CompileOptions& options) {
   for (const DType dtype : {DType::kF32, DType::kBF16, DType::kF16, DType::kI8})
@@ -134,6 +172,8 @@ void check_numerics(const DriverOptions& options) {
     refuse("--target or --place " + gpu, "the sums of a GPU are taken in another order, which has no place");
   if (mode == NumericsMode::kStrict && compile.precision != "f32")
     refuse("--precision " + compile.precision, "a lower precision is another algorithm, which has no place");
+  if (mode == NumericsMode::kStrict && plan_of(compile).narrows())
+    refuse("--per-layer", "a lower precision is another algorithm, which has no place");
 }
 
 }  // namespace
@@ -147,6 +187,7 @@ void check_options(const DriverOptions& options) {
                      .hint = {}});
   }
   precision_of(options.compile);
+  plan_of(options.compile);
   resolve_target(options.compile);
   fp32_of(options.compile);
   variant_targets(options.compile, resolve_target(options.compile));

@@ -2,9 +2,11 @@
 #pragma once
 
 #include "driver/options.h"
+#include "import/common/options.h"
 #include "target/target.h"
 #include "types/dtype.h"
 #include "types/numerics.h"
+#include "types/precision_plan.h"
 
 namespace tessera::inline driver {
 
@@ -26,6 +28,10 @@ RuleNumerics rule_numerics(const CompileOptions& options);
 
 // What lower_precision rounds to. UserError TSR-4027.
 DType precision_of(const CompileOptions& options);
+// And for which layers to something else. UserError TSR-4088.
+PrecisionPlan plan_of(const CompileOptions& options);
+// UserError TSR-4088 for a name that no convolution or product of the model has.
+void check_layer_names(const PrecisionPlan& plan, const ImportedModel& model);
 
 // UserError TSR-4027 for a precision that does not exist, TSR-4074 for numerics that do not, TSR-4075 for those that
 // another option is at odds with, TSR-4020 when a step or pass is named that does not exist,

@@ -86,8 +86,10 @@ Graph Pipeline::simplify(Graph graph) {
   GraphInterpreter evaluator;
   const KnownSymbols known(graph.symbols);
   const Numerics most = loosest(numerics_of(options_.compile));
+  const PrecisionPlan plan = plan_of(options_.compile);
   const PassContext context{
-      standard_ops(), evaluator, decides_, options_.compile.opt_level, remarks(), precision_of(options_.compile), most};
+      standard_ops(), evaluator, decides_, options_.compile.opt_level, remarks(), precision_of(options_.compile),
+      most,           &plan};
   for (const GraphPass& pass : graph_pipeline()) {
     if (!may_run(pass.name, pass.min_level) || !pass.may_run(most)) continue;
     apply({Kind::kGraphPass, std::string(pass.name), ""}, pass.min_level > 0, graph,

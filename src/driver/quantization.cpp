@@ -240,7 +240,9 @@ class Quantization {
         }
       if (const auto precision = options_.plan.precision_of(product.name)) {
         layer.is_asked = true;
-        layer.choice = *precision == LayerPrecision::kF32 ? LayerChoice::kKept : LayerChoice::kBytes;
+        layer.choice = *precision == DType::kI8    ? LayerChoice::kBytes
+                       : *precision == DType::kF32 ? LayerChoice::kKept
+                                                   : LayerChoice::kNarrow;
       }
       if (layer.choice == LayerChoice::kBytes && !has_form(graph_, product, options_.form.scheme))
         layer.choice = LayerChoice::kNoForm;
@@ -273,8 +275,9 @@ class Quantization {
   }
 
   bool is_any_kept() const {
-    return std::any_of(report_.layers.begin(), report_.layers.end(),
-                       [](const LayerReport& layer) { return layer.choice == LayerChoice::kKept; });
+    return std::any_of(report_.layers.begin(), report_.layers.end(), [](const LayerReport& layer) {
+      return layer.choice == LayerChoice::kKept || layer.choice == LayerChoice::kNarrow;
+    });
   }
 
   size_t count_bytes() const {
@@ -313,18 +316,22 @@ class Quantization {
       const auto at = static_cast<size_t>(std::find(seen.begin(), seen.end(), layer.product.data) - seen.begin());
       if (histograms[at].count() == 0) layer.choice = LayerChoice::kUnseen;
       else layer.range = chosen_range(histograms[at], options_.range);
+      const bool has_numbers = layer.range.low != 0 || layer.range.high != 0;
+      layer.data_vanish = has_numbers && !has_byte_scale(layer.range, options_.form.activations);
     }
   }
 
   // The integers of all weights that may become such, once: each network that is tried has them.
   void round_weights() {
     step_("rounding weights");
-    for (const LayerReport& layer : report_.layers) {
+    for (LayerReport& layer : report_.layers) {
       std::shared_ptr<const IntegerRows>& rows = weights_[{layer.product.weights, layer.product.outputs_axis}];
-      if (layer.choice != LayerChoice::kBytes || rows) continue;
+      if (layer.choice != LayerChoice::kBytes) continue;
       const WeightRows numbers = rows_of(constant_tensor(graph_, layer.product.weights), layer.product.outputs_axis);
-      rows = std::make_shared<const IntegerRows>(
-          nearest_integers(numbers, weight_grid(numbers.terms, options_.form), layer.product.name));
+      if (!rows)
+        rows = std::make_shared<const IntegerRows>(
+            nearest_integers(numbers, weight_grid(numbers.terms, options_.form), layer.product.name));
+      layer.vanished_outputs = vanished_rows(*rows, numbers);
     }
   }
 
@@ -491,6 +498,7 @@ std::string_view layer_choice_text(LayerChoice choice) {
   switch (choice) {
     case LayerChoice::kBytes: return "bytes";
     case LayerChoice::kKept: return "f32: kept";
+    case LayerChoice::kNarrow: return "f32: bf16 or f16 when it is compiled";
     case LayerChoice::kSlower: return "f32: bytes are not faster";
     case LayerChoice::kUnseen: return "f32: no numbers seen";
     case LayerChoice::kLoss: return "f32: the outputs would lose too much";

@@ -13,11 +13,11 @@
 #include "driver/layer_losses.h"
 #include "driver/options.h"
 #include "driver/output_comparison.h"
-#include "driver/precision_plan.h"
 #include "driver/sample_source.h"
 #include "graph/graph.h"
 #include "quantize/quantize_graph.h"
 #include "quantize/range.h"
+#include "types/precision_plan.h"
 #include "types/tensor.h"
 
 namespace tessera::inline driver {
@@ -40,6 +40,7 @@ struct QuantizationOptions {
 enum class LayerChoice : uint8_t {
   kBytes,
   kKept,    // asked for
+  kNarrow,  // asked for: what it reads is rounded to bf16 or f16 when the model is compiled
   kSlower,  // its kernel takes at least as long in bytes
   kUnseen,  // no finite value of its data was seen
   kNoForm,  // the scheme has none for it
@@ -52,6 +53,8 @@ struct LayerReport {
   LayerChoice choice = LayerChoice::kBytes;
   bool is_asked = false;  // the plan says it, whatever times and losses are
   Range range;
+  int64_t vanished_outputs = 0;  // whose weights, too small for their scale, all become 0 in bytes
+  bool data_vanish = false;      // what it reads is too small for a scale, and becomes 0
   double real_us = -1, byte_us = -1;  // of the kernels that it is part of; -1: not measured
   // With `losses`, of the output that loses most: signal to noise when no other layer is quantised.
   std::optional<double> sqnr_db = {};

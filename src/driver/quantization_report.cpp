@@ -13,6 +13,16 @@ std::string decibels(double value) { return std::isinf(value) ? "equal" : fmt::f
 std::string layer_time(double microseconds) { return microseconds < 0 ? "" : time_text(microseconds); }
 bool has_range(const LayerReport& layer) { return layer.range.low != 0 || layer.range.high != 0; }
 
+// Numbers that are so small that nothing is left of them.
+std::string vanished_text(const LayerReport& layer) {
+  if (layer.choice != LayerChoice::kBytes) return "";
+  std::string text = layer.data_vanish ? "; its data are too small for a scale and become 0" : "";
+  if (layer.vanished_outputs > 0)
+    text += fmt::format("; the weights of {} output{} are too small for their scale and become 0",
+                        layer.vanished_outputs, layer.vanished_outputs == 1 ? "" : "s");
+  return text;
+}
+
 std::string layers_text(const QuantizationReport& report, const TextStyle& style) {
   using Align = TextTable::Align;
   const bool has_losses = std::any_of(report.layers.begin(), report.layers.end(),
@@ -30,7 +40,7 @@ std::string layers_text(const QuantizationReport& report, const TextStyle& style
     if (has_ranges)
       row.push_back(has_range(layer) ? fmt::format("{:.4g} .. {:.4g}", layer.range.low, layer.range.high) : "");
     if (has_losses) row.push_back(layer.sqnr_db ? decibels(*layer.sqnr_db) : "");
-    row.emplace_back(layer_choice_text(layer.choice));
+    row.push_back(std::string(layer_choice_text(layer.choice)) + vanished_text(layer));
     table.add(std::move(row), layer.choice == LayerChoice::kBytes ? "" : "33");
   }
   return table.to_string(style);
@@ -83,6 +93,8 @@ nlohmann::json quantization_json(const QuantizationReport& report) {
                           {"high", layer.range.high}};
     if (layer.real_us >= 0) row["f32_us"] = layer.real_us, row["bytes_us"] = layer.byte_us;
     if (layer.sqnr_db && std::isfinite(*layer.sqnr_db)) row["sqnr_db"] = *layer.sqnr_db;
+    if (layer.vanished_outputs > 0) row["vanished_outputs"] = layer.vanished_outputs;
+    if (layer.data_vanish) row["data_vanish"] = true;
     layers.push_back(std::move(row));
   }
   for (const OutputReport& output : report.outputs) {

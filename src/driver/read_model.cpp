@@ -161,8 +161,10 @@ ImportedModel read_model(const ModelReader& reader, const std::string& name, con
                          PassRunner& runner) {
   check_options(options);
   const CompileOptions& given = options.compile;
-  return read_for_sizes(options, reader.with_declared_sizes ? reader.with_declared_sizes(given) : given, runner, reader,
-                        name);
+  ImportedModel model = read_for_sizes(
+      options, reader.with_declared_sizes ? reader.with_declared_sizes(given) : given, runner, reader, name);
+  check_layer_names(plan_of(given), model);
+  return model;
 }
 
 ImportedModel read_model(const std::string& path, const DriverOptions& options, PassRunner& runner) {

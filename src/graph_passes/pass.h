@@ -10,6 +10,7 @@
 #include "graph/op_def.h"
 #include "support/remarks.h"
 #include "types/numerics.h"
+#include "types/precision_plan.h"
 
 namespace tessera::inline graph_passes {
 
@@ -21,6 +22,12 @@ struct PassContext {
   Remarks* remarks = nullptr;               // told what was decided and why; may be null
   DType precision = DType::kF32;            // of what convolutions and products read: f32, bf16 or f16
   Numerics loosest = Numerics::kAlgorithm;  // what rules of a pass may be applied
+  const PrecisionPlan* plan = nullptr;      // of layers that have another precision; may be null
+
+  // Of what the node reads.
+  DType precision_of(const Node& node) const {
+    return plan ? plan->precision_of_location(node.loc).value_or(precision) : precision;
+  }
 };
 
 // A pure function of the graph and the context. The result verifies, has the same inputs and outputs (names, types and

@@ -328,12 +328,26 @@ Graph quantized_graph(const Graph& graph, const std::vector<QuantizedProduct>& p
   return Quantizer(graph, options, ops).run(products);
 }
 
+namespace {
+
+// The real number that a step of the range's integers stands for.
+float step_of(double low, double high, bool has_sign) {
+  return static_cast<float>(has_sign ? std::max(-low, high) / 127 : (high - low) / 255);
+}
+
+}  // namespace
+
+bool has_byte_scale(const Range& range, DType dtype) {
+  const double low = std::min(range.low, 0.0), high = std::max(range.high, 0.0);
+  return step_of(low, high, dtype == DType::kI8) >= std::numeric_limits<float>::min();
+}
+
 ByteScale byte_scale(const Range& range, DType dtype) {
   const double low = std::min(range.low, 0.0), high = std::max(range.high, 0.0);
   const bool has_sign = dtype == DType::kI8;
   ByteScale bytes;
-  bytes.scale = static_cast<float>(has_sign ? std::max(-low, high) / 127 : (high - low) / 255);
-  if (!(bytes.scale >= std::numeric_limits<float>::min())) return {};
+  if (!has_byte_scale(range, dtype)) return bytes;
+  bytes.scale = step_of(low, high, has_sign);
   if (!has_sign) bytes.zero = std::clamp<int64_t>(std::llround(-low / bytes.scale), 0, 255);
   return bytes;
 }

@@ -79,5 +79,7 @@ struct ByteScale {
 };
 // Of integers of `dtype` that cover the range; an empty range, or one too narrow for a normal number, has scale 1.
 ByteScale byte_scale(const Range& range, DType dtype);
+// Whether the scale of the range is a normal number; otherwise all of it becomes 0.
+bool has_byte_scale(const Range& range, DType dtype);
 
 }  // namespace tessera::inline quantize

@@ -240,6 +240,18 @@ void round_for_data(IntegerRows& integers, const WeightRows& weights, const Inte
   }
 }
 
+int64_t vanished_rows(const IntegerRows& integers, const WeightRows& weights) {
+  int64_t vanished = 0;
+  for (int64_t row = 0; row < integers.rows; ++row) {
+    const std::span<const float> numbers = weights.row(row);
+    if (std::all_of(numbers.begin(), numbers.end(), [](float number) { return number == 0; })) continue;
+    bool is_zero = true;
+    for (int64_t term = 0; term < integers.terms && is_zero; ++term) is_zero = integers.real(row, term) == 0;
+    vanished += is_zero;
+  }
+  return vanished;
+}
+
 Tensor integer_tensor(const IntegerRows& rows, const std::vector<int64_t>& dims, size_t axis) {
   Tensor tensor(DType::kI8, dims);
   const std::span<int8_t> numbers = tensor.as_mutable<int8_t>();

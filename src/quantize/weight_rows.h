@@ -52,6 +52,10 @@ struct IntegerRows {
 // of the layer.
 IntegerRows nearest_integers(const WeightRows& weights, const IntegerGrid& grid, const std::string& name);
 
+// How many rows are all zeros in integers though their numbers are not: numbers that are too small for a scale of their
+// own, or for the one that all rows share.
+int64_t vanished_rows(const IntegerRows& integers, const WeightRows& weights);
+
 // Chooses for each number the integer below or above it, so that the products with the data from which `gram` was made
 // change least: the rounding that AdaRound (Nagel and others, 2020) looks for by gradients, found by descent from
 // number to number. `gram` is the sum of x x^T over the data's columns x, terms x terms; where a convolution has groups

@@ -13,6 +13,7 @@ from cli_support import CliTest
 import numpy
 import onnx
 import onnxruntime
+import onnxruntime.quantization
 from onnx import numpy_helper, parser
 
 onnxruntime.set_default_logger_severity(3)
@@ -122,6 +123,38 @@ class Schemes(CliTest):
                     ours, theirs = self.both(x[0])
                     self.assertGreater(decibels(theirs, ours), 45)
                     self.assertGreater(decibels(self.real("rows", x[0]), ours), 30)
+
+    def test_residual_blocks_of_bytes_stay_bytes(self):
+        """What a product and the sum behind a skip both read is stored in bytes: neither wide integers nor floats."""
+        model = parser.parse_model("""<ir_version: 8, opset_import: ["" : 17]>
+          net (float[1, 32, 14, 14] x) => (float[1, 32, 14, 14] y) {
+            [first] a = Conv(x, w1)  b = Relu(a)
+            [second] c = Conv(b, w2) d = Add(c, b) e = Relu(d)
+            [third] f = Conv(e, w3)  g = Add(f, e) y = Relu(g) }""")
+        for name in ("w1", "w2", "w3"):
+            weights = self.random.standard_normal((32, 32, 1, 1)).astype(numpy.float32) / 6
+            model.graph.initializer.append(numpy_helper.from_array(weights, name))
+        onnx.save(model, self.folder / "skips.onnx")
+        samples = [{"x": self.random.standard_normal((1, 32, 14, 14)).astype(numpy.float32)} for _ in range(4)]
+
+        class Reader(onnxruntime.quantization.CalibrationDataReader):
+            def __init__(self):
+                self.left = iter(samples)
+
+            def get_next(self):
+                return next(self.left, None)
+
+        kinds = onnxruntime.quantization.QuantType
+        onnxruntime.quantization.quantize_static(str(self.folder / "skips.onnx"), str(self.folder / "q.onnx"), Reader(), per_channel=True,
+                                                 activation_type=kinds.QUInt8, weight_type=kinds.QInt8)
+        ours, theirs = self.both(samples[0]["x"])
+        self.assertGreater(decibels(theirs, ours), 35)
+        kernels = json.loads(self.tessera("explain", "q.onnx", "--threads", 1, "--target", "x86-64-v4,+avx512vnni", "--json")[0])["kernels"]
+        between = [operand for kernel in kernels for operand in kernel["operands"]
+                   if "[1,32,14,14]" in operand and operand.split(":")[0].split(".")[0] not in ("x", "y")]
+        self.assertTrue(between)
+        for operand in between:
+            self.assertRegex(operand, r": [ui]8[[]")
 
     def test_a_module_and_a_graph(self):
         x = numpy.load(self.folder / "dense.npy")[0]

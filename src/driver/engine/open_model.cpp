@@ -48,6 +48,8 @@ void add_options(Hasher& hasher, const DriverOptions& options) {
     hasher.add(static_cast<uint64_t>(number));
   }
   hasher.add(options.compile.precision);
+  for (const std::string& line : options.compile.layer_precisions) hasher.add(line);
+  hasher.add(uint64_t{options.compile.layer_precisions.size()});
   hasher.add(options.compile.fp32);
   hasher.add(options.compile.numerics);
   for (const std::string& pass : options.compile.disabled_passes) hasher.add(pass);

@@ -71,11 +71,13 @@ class Merger {
   }
 
   void find_sets() {
-    std::map<std::tuple<ValueId, bool, bool>, std::vector<Product>> by_operand;
+    std::map<std::tuple<ValueId, bool, bool, DType>, std::vector<Product>> by_operand;
     for (size_t i = 0; i < graph_.nodes().size(); ++i)
       if (const auto found = product(static_cast<NodeId>(i))) {
         const Node& node = graph_.nodes()[i];
-        by_operand[{node.inputs[0], node.attrs.get_or<bool>("transpose_b", false), found->bias >= 0}].push_back(*found);
+        by_operand[{node.inputs[0], node.attrs.get_or<bool>("transpose_b", false), found->bias >= 0,
+                    ctx_.precision_of(node)}]
+            .push_back(*found);
       }
     for (const auto& [key, products] : by_operand) {
       if (products.size() < 2) continue;

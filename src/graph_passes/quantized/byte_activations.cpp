@@ -73,14 +73,15 @@ class ByteMaker {
 }  // namespace
 
 Graph byte_activations(const Graph& graph, const PassContext& ctx) {
-  if (ctx.precision != DType::kI8) return graph;
+  const bool may_ask = ctx.precision == DType::kI8 || (ctx.plan && ctx.plan->narrows());
+  if (!may_ask) return graph;
   GraphRewriter rewriter(graph);
   GraphBuilder builder(rewriter.target());
   ByteMaker maker(builder, ctx);
   std::map<ValueId, ByteRows> made;  // by the operand in `graph`
   return rewriter.run(
       [&](GraphRewriter&, const Node& node, const std::vector<ValueId>& inputs) -> std::vector<ValueId> {
-        if (!has_blocked_weights(graph, node)) return {};
+        if (ctx.precision_of(node) != DType::kI8 || !has_blocked_weights(graph, node)) return {};
         const auto [entry, is_new] = made.try_emplace(node.inputs[0]);
         if (is_new) entry->second = maker.make(inputs[0], graph.value(node.inputs[0]).name, node.loc);
         builder.set_loc(node.loc);

@@ -14,8 +14,24 @@
 #include "support/error.h"
 
 namespace tessera::inline onnx_import {
+namespace {
+
+bool is_product(const Node& node) {
+  if (node.op->kind != OpKind::kComposite) return node.op->name == "matmul" || node.op->name == "conv";
+  const std::string& name = node.attrs.get<std::string>("name");
+  return name == "gemm" || name == "matmul_integer" || name == "conv_integer" || name == "conv_transpose";
+}
+
+}  // namespace
+
+void GraphWriter::keep_names_of_products(const Graph& graph) {
+  for (const Node& node : graph.nodes())
+    if (!node.loc.empty() && is_product(node)) names_of_products_.insert(node.loc);
+}
+
 void GraphWriter::write_nodes(const Graph& graph, Names& names) {
   const BlockProducts products(graph);
+  keep_names_of_products(graph);
   for (const Node& node : graph.nodes()) {
     if (products.is_part(node)) continue;
     for (const ValueId output : node.outputs) context_.need_opset(opset_of_type(graph.type(output).dtype));
@@ -53,7 +69,7 @@ void GraphWriter::write_node(const Graph& graph, const Node& node, const Names& 
 void GraphWriter::write_operator(const Graph& graph, const Node& node, const Names& names) {
   const int place = context_.scope().node_size();
   onnx::NodeProto& proto = *context_.scope().add_node();
-  proto.set_name(node_name(node.loc));
+  proto.set_name(node_name(node.loc, is_product(node)));
   for (const ValueId output : node.outputs) proto.add_output(names[index(output)]);
   Names inputs;
   for (const ValueId input : node.inputs) inputs.push_back(names[index(input)]);
@@ -93,7 +109,7 @@ void GraphWriter::write_block_product(const Graph& graph, const Node& node, cons
   onnx::NodeProto& proto = *context_.scope().add_node();
   proto.set_op_type("MatMulNBits");
   proto.set_domain(std::string(kContribDomain));
-  proto.set_name(node_name(node.loc));
+  proto.set_name(node_name(node.loc, true));
   set_inputs(proto, inputs);
   proto.add_output(names[index(node.outputs[0])]);
   set_int(proto, "K", shape.elements);
@@ -136,9 +152,10 @@ void GraphWriter::open(const Node& node, const Names& outer) {
 }
 
 // ONNX Runtime refuses two nodes of one name, and one ONNX node may have become several of ours.
-std::string GraphWriter::node_name(const std::string& loc) {
+std::string GraphWriter::node_name(const std::string& loc, bool is_product) {
   if (loc.empty()) return "";
-  std::string name = loc;
+  const bool is_kept = !is_product && names_of_products_.contains(loc);
+  std::string name = is_kept ? fmt::format("{}.0", loc) : loc;
   for (int i = 1; !node_names_.insert(name).second; ++i) name = fmt::format("{}.{}", loc, i);
   return name;
 }

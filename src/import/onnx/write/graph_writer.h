@@ -50,7 +50,10 @@ class GraphWriter {
   void write_block_product(const Graph& graph, const Node& node, const Names& names);
   void write_bind_size(const Node& node, const Names& names);
   void open(const Node& node, const Names& outer);
-  std::string node_name(const std::string& loc);
+  // `is_product`: the name itself is left to a product that has it, so that layers keep theirs when pairs of quantisation
+  // are made of them.
+  std::string node_name(const std::string& loc, bool is_product = false);
+  void keep_names_of_products(const Graph& graph);
   // A node in the current scope with one result, whose name is the answer.
   std::string helper(const std::string& op, const Names& inputs, const std::string& hint);
   onnx::NodeProto& last_node() { return *context_.scope().mutable_node(context_.scope().node_size() - 1); }
@@ -72,7 +75,7 @@ class GraphWriter {
   std::string data_name_;
   int64_t offset_ = 0;
   bool uses_own_domain_ = false, uses_contrib_domain_ = false;
-  std::unordered_set<std::string> node_names_;
+  std::unordered_set<std::string> node_names_, names_of_products_;
 };
 
 }  // namespace tessera::inline onnx_import
