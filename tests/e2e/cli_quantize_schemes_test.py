@@ -156,6 +156,20 @@ class Schemes(CliTest):
         for operand in between:
             self.assertRegex(operand, r": [ui]8[[]")
 
+    def test_weights_that_vanish_are_reported(self):
+        model = onnx.load(self.folder / "dense.onnx")
+        for tensor in model.graph.initializer:
+            if tensor.name == "a":
+                weights = numpy_helper.to_array(tensor).copy()
+                weights[:, 2] *= numpy.float32(1e-40)
+                tensor.CopyFrom(numpy_helper.from_array(weights, "a"))
+        onnx.save(model, self.folder / "tiny.onnx")
+        for granularity in ("channel", "tensor"):
+            text = self.quantize("tiny", "--calib", "dense.npy", "--granularity", granularity)[0]
+            self.assertEqual(text.count("the weights of 1 output are too small for their scale and become 0"), 1, text)
+            report = json.loads(self.quantize("tiny", "--calib", "dense.npy", "--granularity", granularity, "--json")[0])
+            self.assertEqual([layer.get("vanished_outputs", 0) for layer in report["layers"]], [1, 0])
+
     def test_a_module_and_a_graph(self):
         x = numpy.load(self.folder / "dense.npy")[0]
         numpy.save(self.folder / "x.npy", x)

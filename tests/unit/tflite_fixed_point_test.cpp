@@ -27,7 +27,7 @@ Found check_scales(double least, double most, int64_t reach, FixedRounding round
     ++result.of;
     if (!floats) continue;
     ++result.found;
-    const int64_t step = std::max<int64_t>(1, reach / 200000);
+    const int64_t step = std::max<int64_t>(1, reach / 20000);
     for (int64_t x = bounds.low; x <= bounds.high; x += step) {
       const auto value = static_cast<float>(x);
       const float offset = x < 0 ? floats->offset_below : floats->offset;
