@@ -207,7 +207,10 @@ void say_precision(const Graph& graph, const Node& node, const PassContext& ctx)
   if (precision == DType::kF32) return say(fmt::format("f32, because of {}", why));
   if (precision == DType::kI8)
     return say(fmt::format("f32 in spite of {}, unless its weights are in blocks: quantize makes bytes", why));
-  if (!has_weights(graph, node, ctx)) return say(fmt::format("f32 in spite of {}: neither factor is a weight", why));
+  if (!has_weights(graph, node, ctx))
+    return say(fmt::format("f32 in spite of {}: {}", why,
+                           has_blocked_weights(graph, node) ? "no tiles multiply these weights in blocks"
+                                                            : "neither factor is a weight"));
   const std::string narrow(dtype_name(precision));
   if (pairs_columns(graph, node, ctx) || rounds_weights(graph, node, ctx))
     return say(fmt::format("data and weights are {}, sums f32, because of {}", narrow, why));
