@@ -146,14 +146,41 @@ std::vector<AttrDef> attributes(bool combines) {
   return attrs;
 }
 
-constexpr const char* kNoGradient = "only sums of all ranks (all_reduce) are differentiated";
+// Each rank takes the gradient of a loss of its own, and the sum of all losses is meant: what a rank gives to the
+// others is in their losses.
 
-// Where each rank takes the gradient of a loss of its own, and the sum of all losses is meant: what a rank gives to the
-// sum is in the losses of all ranks.
+// What each rank gives to the sum is in the losses of all. The largest, or smallest, has the gradient alone; ranks that
+// have equal ones share evenly, as operands of `max` do.
 std::vector<ValueId> all_reduce_gradient(Adjoint& a) {
-  if (a.attrs().get<std::string>("kind") != "sum") a.fail(kNoGradient, "kind = \"sum\"");
-  return {a.op("all_reduce", {a.gradient()}, a.attrs())};
+  const auto kind = a.attrs().get<std::string>("kind");
+  if (kind == "prod")
+    a.fail("the product of all ranks, of which one may be zero", "kind = \"sum\", \"max\" or \"min\"");
+  Attrs sum = a.attrs();
+  sum.set("kind", std::string("sum"));
+  const ValueId given = a.op("all_reduce", {a.gradient()}, sum);
+  if (kind == "sum") return {given};
+  const ValueId is_it = a.op("eq", {a.in(0), a.out()});
+  const ValueId count = a.op("all_reduce", {a.cast(is_it, a.type(given).dtype)}, sum);
+  return {a.select(is_it, a.div(given, count), a.scalar(0, given))};
 }
+
+// Every rank has read this rank's part.
+std::vector<ValueId> all_gather_gradient(Adjoint& a) {
+  Attrs sum = a.attrs();
+  sum.set("kind", std::string("sum"));
+  return {a.op("reduce_scatter", {a.gradient()}, sum)};
+}
+
+std::vector<ValueId> reduce_scatter_gradient(Adjoint& a) {
+  if (a.attrs().get<std::string>("kind") != "sum")
+    a.fail("parts that are no sums, of which each rank has one", "kind = \"sum\"; or all_reduce and a slice");
+  Attrs attrs = a.attrs();
+  attrs.erase("kind");
+  return {a.op("all_gather", {a.gradient()}, attrs)};
+}
+
+// Part i of rank j is part j of rank i: done twice, nothing has moved.
+std::vector<ValueId> all_to_all_gradient(Adjoint& a) { return {a.op("all_to_all", {a.gradient()}, a.attrs())}; }
 
 }  // namespace
 
@@ -186,7 +213,7 @@ const OpDef& all_gather_op() {
       .infer = infer_all_gather,
       .evaluate = evaluate<infer_all_gather, Source::kRepeated>,
       .loops = loops<infer_all_gather, Source::kRepeated>,
-      .gradient = no_gradient(kNoGradient),
+      .gradient = all_gather_gradient,
       .example = R"(
 graph @main(%x: f32[1,2]) -> (%y: f32[3,2]) {
   %y = all_gather(%x) {axes = "data", mesh = "data=3"} : f32[3,2]
@@ -206,7 +233,7 @@ const OpDef& reduce_scatter_op() {
       .infer = infer_reduce_scatter,
       .evaluate = evaluate<infer_reduce_scatter, Source::kFirstPart>,
       .loops = loops<infer_reduce_scatter, Source::kFirstPart>,
-      .gradient = no_gradient(kNoGradient),
+      .gradient = reduce_scatter_gradient,
       .example = R"(
 graph @main(%x: f32[4]) -> (%y: f32[2]) {
   %y = reduce_scatter(%x) {axes = "data", kind = "sum", mesh = "data=2"} : f32[2]
@@ -226,7 +253,7 @@ const OpDef& all_to_all_op() {
       .infer = infer_all_to_all,
       .evaluate = evaluate<infer_all_to_all, Source::kFirstPartRepeated>,
       .loops = loops<infer_all_to_all, Source::kFirstPartRepeated>,
-      .gradient = no_gradient(kNoGradient),
+      .gradient = all_to_all_gradient,
       .example = R"(
 graph @main(%x: f32[4]) -> (%y: f32[4]) {
   %y = all_to_all(%x) {axes = "data", mesh = "data=2"} : f32[4]

@@ -48,6 +48,7 @@ const OpDef& reduce_op();                // reduce.cpp
 const OpDef& reduce_window_op();         // reduce_window.cpp
 const OpDef& reduce_scatter_op();        // collectives.cpp
 const OpDef& region_pool_gradient_op();  // region_pool.cpp
+const OpDef& region_pool_largest_op();   // region_pool.cpp
 const OpDef& region_pool_op();           // region_pool.cpp
 const OpDef& relayout_op();              // relayout.cpp
 const OpDef& reshape_op();               // reshape.cpp
@@ -95,6 +96,7 @@ inline constexpr const OpDef& (*kPrimitives[])() = {
     reduce_window_op,
     reduce_scatter_op,
     region_pool_gradient_op,
+    region_pool_largest_op,
     region_pool_op,
     relayout_op,
     reshape_op,

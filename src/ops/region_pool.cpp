@@ -10,6 +10,7 @@
 
 #include "arith/simplify.h"
 #include "graph/adjoint.h"
+#include "ops/index_gradients.h"
 #include "ops/loop_util.h"
 #include "ops/op_util.h"
 #include "ops/primitives.h"
@@ -49,7 +50,7 @@ Plan plan_of(const OpContext& ctx, const TensorType& x) {
           boxes.dtype};
 }
 
-std::vector<TensorType> infer(const OpContext& ctx) {
+TensorType checked_bins(const OpContext& ctx) {
   const TensorType &x = ctx.inputs[0], &boxes = ctx.inputs[1], &image = ctx.inputs[2];
   require_dtype(ctx, 0, is_real, kRealTypes);
   require_dtype(ctx, 1, is_coordinate, "f64, f32");
@@ -57,13 +58,17 @@ std::vector<TensorType> infer(const OpContext& ctx) {
   require_rank(ctx, 0, 4, 4);
   require_rank(ctx, 1, 2, 2);
   require_rank(ctx, 2, 1, 1);
-  require_word(ctx, "kind", ctx.attrs.get<std::string>("kind"), {"average", "max"});
   const int64_t rows = require_int(ctx, "rows", 1, kMaxExtent), columns = require_int(ctx, "columns", 1, kMaxExtent);
   if (!is_const_int(boxes.shape[1], 4) || !equal_extents(boxes.shape[0], image.shape[0]))
     ctx.fail("TSR-2024", describe_operand(ctx, 1) + " and " + describe_operand(ctx, 2),
              "regions [R, 4] and the numbers of their images [R]");
   for (size_t axis = 0; axis < 3; ++axis) require_elements(ctx, axis, boxes.shape);
-  return {TensorType{x.dtype, {boxes.shape[0], rows, columns, x.shape[3]}, {}}};
+  return TensorType{x.dtype, {boxes.shape[0], rows, columns, x.shape[3]}, {}};
+}
+
+std::vector<TensorType> infer(const OpContext& ctx) {
+  require_word(ctx, "kind", ctx.attrs.get<std::string>("kind"), {"average", "max"});
+  return {checked_bins(ctx)};
 }
 
 // The places of a bin along one dimension, as `loops` has them.
@@ -451,10 +456,185 @@ LoopProgram gradient_loops(const OpContext& ctx) {
   return program;
 }
 
-std::vector<ValueId> pool_gradient(Adjoint& a) {
-  if (a.attrs().get<std::string>("kind") != "average")
-    a.fail("the largest weighted pixel of all places is not known behind it", "kind = \"average\"");
+// ---- which pixel is the maximum ----
+
+// Of a bin and a channel: the place of the pixel among the elements of the images, -1 where a place outside is the
+// largest, and its share. Places are visited from top to bottom, each line from left to right, and of equal ones the
+// first counts.
+std::vector<TensorType> infer_largest(const OpContext& ctx) {
+  require_word(ctx, "what", ctx.attrs.get<std::string>("what"), {"place", "share"});
+  TensorType type = checked_bins(ctx);
+  type.dtype = ctx.attrs.get<std::string>("what") == "place" ? DType::kI64
+               : type.dtype == DType::kF64                   ? DType::kF64
+                                                             : DType::kF32;
+  return {type};
+}
+
+Plan plan_of_largest(const OpContext& ctx) {
+  Plan plan = plan_of(ctx, ctx.inputs[0]);
+  plan.average = false;
+  return plan;
+}
+
+template <typename T>
+void find_largest(const Plan& plan, const Tensor& x, const Tensor& boxes, int64_t region, int64_t image, bool place,
+                  Tensor& found) {
+  const auto edge = [&](int64_t i) { return static_cast<T>(boxes.get_double(region * 4 + i)); };
+  const T scale = static_cast<T>(plan.scale);
+  for (int64_t row = 0; row < plan.rows; ++row)
+    for (int64_t column = 0; column < plan.columns; ++column) {
+      const PlainLine<T> down(edge(1), edge(3), plan.rows, row, plan.half, scale, plan.height);
+      const PlainLine<T> across(edge(0), edge(2), plan.columns, column, plan.half, scale, plan.width);
+      const std::vector<T> vs = down.all_inside(), us = across.all_inside();
+      const bool leaves = std::ssize(vs) < down.places || std::ssize(us) < across.places || vs.empty() || us.empty();
+      for (int64_t k = 0; k < plan.channels; ++k) {
+        double largest = leaves ? 0 : -std::numeric_limits<double>::infinity(), share = 0;
+        int64_t at = -1;
+        for (const T v : vs)
+          for (const T u : us) {
+            const T top = std::max(v, T(0)), left = std::max(u, T(0));
+            const int64_t r = std::min(static_cast<int64_t>(top), plan.height - 1),
+                          c = std::min(static_cast<int64_t>(left), plan.width - 1);
+            const T ly = r == plan.height - 1 ? T(0) : top - static_cast<T>(r),
+                    lx = c == plan.width - 1 ? T(0) : left - static_cast<T>(c);
+            const auto visit = [&](int64_t p, int64_t q, T weight) {
+              const int64_t from =
+                  ((image * plan.height + std::min(p, plan.height - 1)) * plan.width + std::min(q, plan.width - 1)) *
+                      plan.channels +
+                  k;
+              const double wide = plan.wide == DType::kF32 ? static_cast<float>(weight) : static_cast<double>(weight);
+              const double value = plan.wide == DType::kF32
+                                       ? static_cast<float>(wide) * static_cast<float>(x.get_double(from))
+                                       : wide * x.get_double(from);
+              if (!(value > largest)) return;
+              largest = value;
+              share = wide;
+              at = from;
+            };
+            visit(r, c, (1 - ly) * (1 - lx));
+            visit(r, c + 1, (1 - ly) * lx);
+            visit(r + 1, c, ly * (1 - lx));
+            visit(r + 1, c + 1, ly * lx);
+          }
+        const int64_t to = ((region * plan.rows + row) * plan.columns + column) * plan.channels + k;
+        if (place) found.set_int(to, at);
+        else found.set_double(to, share);
+      }
+    }
+}
+
+Tensor evaluate_largest(const OpContext& ctx, const std::vector<const Tensor*>& inputs) {
+  const Plan plan = plan_of_largest(ctx);
+  const bool place = ctx.attrs.get<std::string>("what") == "place";
+  const int64_t regions = inputs[1]->dims()[0];
+  Tensor found(place ? DType::kI64 : plan.wide, {regions, plan.rows, plan.columns, plan.channels});
+  for (int64_t r = 0; r < regions; ++r) {
+    int64_t image = inputs[2]->get_int(r);
+    if (image < 0) image += plan.images;
+    image = std::clamp<int64_t>(image, 0, plan.images - 1);
+    if (plan.place == DType::kF64) find_largest<double>(plan, *inputs[0], *inputs[1], r, image, place, found);
+    else find_largest<float>(plan, *inputs[0], *inputs[1], r, image, place, found);
+  }
+  return found;
+}
+
+// One channel after the other: what is largest so far is a number, and no vector.
+LoopProgram largest_loops(const OpContext& ctx) {
+  const Plan plan = plan_of_largest(ctx);
+  const bool wants_place = ctx.attrs.get<std::string>("what") == "place";
+  const int64_t bins = plan.rows * plan.columns;
+  LoopProgram program = start_loops(ctx, wants_place ? DType::kI64 : plan.wide,
+                                    normalize_size(plan.regions * Expr(bins * plan.channels)));
+  const BufferPtr &x = program.params[0], &boxes = program.params[1], &images = program.params[2],
+                  &out = program.params[3];
+  if (is_const_int(plan.regions, 0) || bins * plan.channels == 0) {
+    program.body = seq({});
+    return program;
+  }
+  const Line down("down", plan.place, plan.height), across("across", plan.place, plan.width);
+  const Cell image("image", DType::kI64), largest("largest", plan.wide), weight("weight", plan.wide),
+      value("value", plan.wide), share("share", plan.wide), place("place", DType::kI64), at("at", DType::kI64);
+  const auto zero = constant(plan.wide, 0);
+  const auto empty = [](const Line& line) { return line.places() < Expr(1); };
+  const auto each = [&](const Line& line, const std::string& name, const std::function<Stmt()>& body) {
+    return serial_loop(name, line.end.get() - line.first.get(), [&](const Var& k) {
+      const Expr v = line.at(line.first.get() + k);
+      return if_then(line.inside(v), seq({line.read(v), body()}));
+    });
+  };
+  const auto visit = [&](const Expr& channel, bool lower, bool right) {
+    const auto share_of = [&](const Line& line, bool far) {
+      return far ? line.fraction.get() : line.real(1) - line.fraction.get();
+    };
+    const Expr row = image.get() * Expr(plan.height) + (lower ? down.high.get() : down.low.get());
+    const Expr column = right ? across.high.get() : across.low.get();
+    return seq({weight.set(cast(plan.wide, share_of(down, lower) * share_of(across, right))),
+                at.set((row * Expr(plan.width) + column) * Expr(plan.channels) + channel),
+                value.set(weight.get() * cast(plan.wide, load(x, {at.get()}))),
+                if_then(largest.get() < value.get(),
+                        seq({largest.set(value.get()), wants_place ? place.set(at.get()) : share.set(weight.get())}))});
+  };
+  const auto channel_of = [&](const Expr& channel, const Expr& to) {
+    const Expr outside = logical_or(logical_or(empty(down), empty(across)), logical_or(down.leaves(), across.leaves()));
+    return seq({largest.set(select(outside, zero, constant(plan.wide, -std::numeric_limits<double>::infinity()))),
+                wants_place ? place.set(Expr(-1)) : share.set(zero),
+                each(down, "i",
+                     [&] {
+                       return each(across, "j", [&] {
+                         return seq({visit(channel, false, false), visit(channel, false, true),
+                                     visit(channel, true, false), visit(channel, true, true)});
+                       });
+                     }),
+                store(out, {to + channel}, wants_place ? place.get() : share.get())});
+  };
+  std::vector<BufferPtr> buffers = {image.buffer, largest.buffer, weight.buffer,
+                                    value.buffer, at.buffer,      wants_place ? place.buffer : share.buffer};
+  down.add_to(buffers);
+  across.add_to(buffers);
+  program.body = parallel_loop("t", plan.regions * plan.rows, [&](const Var& t) {
+    const Expr region = floordiv(t, Expr(plan.rows)), row = floormod(t, Expr(plan.rows));
+    const auto edge = [&](int64_t i) { return load(boxes, {region * Expr(4) + Expr(i)}); };
+    return with(
+        buffers,
+        {image.set(index_in_range(load(images, {region}), Expr(plan.images))),
+         down.begin(plan, edge(1), edge(3), plan.rows, row), serial_loop("w", plan.columns, [&](const Var& column) {
+           const Expr to = (t * Expr(plan.columns) + column) * Expr(plan.channels);
+           return seq({across.begin(plan, edge(0), edge(2), plan.columns, column),
+                       serial_loop("c", plan.channels, [&](const Var& c) { return channel_of(c, to); })});
+         })});
+  });
+  return program;
+}
+
+// The pixel that is the maximum of its bin has the bin's gradient, times its share; where the maximum is what lies
+// outside of the image, none has.
+std::vector<ValueId> max_gradient(Adjoint& a) {
+  const TensorType x = a.type(a.in(0)), g = a.type(a.gradient());
+  const DType wide = x.dtype == DType::kF64 ? DType::kF64 : DType::kF32;
+  const auto largest = [&](const char* what) {
+    Attrs attrs = a.attrs();
+    attrs.erase("kind");
+    attrs.set("what", std::string(what));
+    return a.op("region_pool_largest", {a.in(0), a.in(1), a.in(2)}, attrs);
+  };
+  const ValueId place = largest("place"), share = largest("share");
+  const ValueId given = a.mul(a.cast(a.gradient(), wide), share);  // shares are 0 where there is no pixel
+  const Expr all = elements_of(g.shape, 0, g.shape.size());
+  const ValueId zero = a.integer(0);
+  const ValueId places = a.reshape(a.op("max", {place, zero}), {all});
+  const ValueId flat = added_at(a, a.reshape(given, {all}), places, {elements_of(x.shape, 0, x.shape.size())}, 0);
+  return {a.cast(a.reshape(flat, x.shape), x.dtype), Adjoint::kNone, Adjoint::kNone};
+}
+
+// Places and shares change in jumps with the images.
+std::vector<ValueId> gradient_of_largest(Adjoint& a) {
   if (a.wants(1)) a.fail("the corners of regions", "regions that are not differentiated");
+  return {Adjoint::kNone, Adjoint::kNone, Adjoint::kNone};
+}
+
+std::vector<ValueId> pool_gradient(Adjoint& a) {
+  if (a.wants(1)) a.fail("the corners of regions", "regions that are not differentiated");
+  if (a.attrs().get<std::string>("kind") == "max") return max_gradient(a);
   const TensorType x = a.type(a.in(0));
   Attrs attrs = a.attrs();
   attrs.erase("kind");
@@ -504,6 +684,36 @@ graph @main(%g: f32[1,1,1,1], %r: f32[1,4], %i: i64[1]) -> (%x: f32[1,2,2,1]) {
   %x = region_pool_gradient(%g, %r, %i) {columns = 1, rows = 1, scale = 1.0, shape = [1, 2, 2, 1]} : f32[1,2,2,1]
 }
 run g = 4 ; r = 0 0 1 1 ; i = 0 -> x = 1 1 1 1
+)";
+    return def;
+  }();
+  return op;
+}
+
+const OpDef& region_pool_largest_op() {
+  static const OpDef op = [] {
+    OpDef def;
+    def.name = "region_pool_largest";
+    def.doc =
+        "Of region_pool with kind = max: which pixel is a bin's maximum, as its place among the elements of x, the "
+        "first "
+        "of equal ones and -1 where none is larger than what lies outside of the image (0); or its share, the weight "
+        "of "
+        "its bilinear value, 0 where there is no pixel.";
+    def.kind = OpKind::kProcedure;
+    def.min_inputs = def.max_inputs = 3;
+    def.attrs = bin_attrs();
+    def.attrs.push_back({"what", AttrKind::kString, true, "place or share"});
+    def.infer = infer_largest;
+    def.evaluate = evaluate_largest;
+    def.loops = largest_loops;
+    def.gradient = gradient_of_largest;
+    def.example = R"(
+graph @main(%x: f32[1,2,2,1], %r: f32[1,4], %i: i64[1]) -> (%p: i64[1,1,1,1], %s: f32[1,1,1,1]) {
+  %p = region_pool_largest(%x, %r, %i) {columns = 1, rows = 1, scale = 1.0, what = "place"} : i64[1,1,1,1]
+  %s = region_pool_largest(%x, %r, %i) {columns = 1, rows = 1, scale = 1.0, what = "share"} : f32[1,1,1,1]
+}
+run x = 1 2 4 3 ; r = 0 0 1 1 ; i = 0 -> p = 2 ; s = 0.25
 )";
     return def;
   }();

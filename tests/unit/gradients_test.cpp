@@ -11,6 +11,7 @@
 #include "graph/printer.h"
 #include "graph/verify.h"
 #include "interp/graph_interp.h"
+#include "interp/ranks.h"
 #include "ops/composites/composites.h"
 #include "ops/op_table.h"
 #include "support/error.h"
@@ -552,13 +553,13 @@ TEST(Gradients, Losses) {
           Ints targets = dims;
           targets.erase(targets.begin() + 1);
           std::vector<ValueId> operands = {c.input(dims), c.whole(targets, 0, 2)};
-          if (weighted) operands.push_back(c.weights({3}));
+          if (weighted) operands.push_back(c.input({3}, 0.5, 2));
           Attrs attrs = {{"reduction", std::string(reduction)}};
           if (ignores) attrs.set("ignore_index", int64_t{1});
           c.expect_differences(c.composite("nll_loss", operands, attrs));
           Case both(3);
           operands = {both.input(dims), both.whole(targets, 0, 2)};
-          if (weighted) operands.push_back(both.weights({3}));
+          if (weighted) operands.push_back(both.input({3}, 0.5, 2));
           const auto results = both.composites("softmax_cross_entropy", operands, attrs);
           const ValueId loss = both.op("reduce", {results[0]},
                                        {{"axes",
@@ -695,6 +696,56 @@ TEST(Gradients, TiesOfPools) {
     GraphInterpreter interpreter;
     const Tensor found = interpreter.evaluate(gradients(graph, graph.outputs[0], {x}, standard_ops()), inputs).at(1);
     for (int64_t i = 0; i < 4; ++i) EXPECT_EQ(found.get_double(i), i == 1 ? 1 : 0) << op;
+  }
+}
+
+// Ranks take the gradients of losses of their own, and the sum of all is meant.
+TEST(Gradients, Collectives) {
+  struct Collective {
+    const char* op;
+    const char* kind;
+  };
+  constexpr size_t kRanks = 3;
+  for (const Collective& row :
+       {Collective{"all_reduce", "sum"}, Collective{"all_reduce", "max"}, Collective{"all_reduce", "min"},
+        Collective{"all_gather", ""}, Collective{"reduce_scatter", "sum"}, Collective{"all_to_all", ""}}) {
+    SCOPED_TRACE(std::string(row.op) + " " + row.kind);
+    Graph graph;
+    GraphBuilder builder(graph);
+    const auto op = [&](const char* name, std::vector<ValueId> operands, Attrs attrs = {}) {
+      return builder.add(standard_ops().get(name), std::move(operands), std::move(attrs));
+    };
+    const ValueId x = graph.add_input("x", real({3, 2}));
+    Attrs attrs = {{"mesh", std::string("data=3")}, {"axes", std::string("data")}};
+    if (*row.kind) attrs.set("kind", std::string(row.kind));
+    const ValueId y = op(row.op, {x}, attrs);
+    const ValueId weights = graph.add_input("w", graph.type(y));
+    graph.outputs = {op("reduce", {op("mul", {y, weights})},
+                        {{"axes", Ints{0, 1}}, {"keepdims", false}, {"kind", std::string("sum")}})};
+    const std::vector<Graph> ranks(kRanks, gradients(graph, graph.outputs[0], {x}, standard_ops()));
+    std::mt19937_64 random(4);
+    std::uniform_real_distribution<double> uniform(-1, 1);
+    std::vector<std::vector<Tensor>> inputs(kRanks);
+    for (auto& of_rank : inputs)
+      for (const ValueId input : graph.inputs) {
+        Tensor& tensor = of_rank.emplace_back(DType::kF64, graph.type(input).dims());
+        for (int64_t i = 0; i < tensor.num_elements(); ++i) tensor.set_double(i, uniform(random));
+      }
+    const auto found = evaluate_ranks(ranks, inputs);
+    for (size_t r = 0; r < kRanks; ++r)
+      for (int64_t i = 0; i < inputs[r][0].num_elements(); ++i) {
+        const auto loss_of_all = [&](double by) {
+          auto moved = inputs;
+          Tensor x_of_rank(DType::kF64, inputs[r][0].dims());
+          for (int64_t e = 0; e < x_of_rank.num_elements(); ++e)
+            x_of_rank.set_double(e, inputs[r][0].get_double(e) + (e == i ? by : 0));
+          moved[r][0] = std::move(x_of_rank);
+          double sum = 0;
+          for (const auto& results : evaluate_ranks(ranks, moved)) sum += results[0].get_double(0);
+          return sum;
+        };
+        EXPECT_NEAR(found[r][1].get_double(i), (loss_of_all(1e-4) - loss_of_all(-1e-4)) / 2e-4, 1e-8);
+      }
   }
 }
 

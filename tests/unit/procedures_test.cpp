@@ -293,6 +293,37 @@ TEST(Procedures, RegionPoolGradient) {
   }
 }
 
+TEST(Procedures, RegionPoolLargest) {
+  std::mt19937 random(8);
+  const auto uniform = [&](double low, double high) {
+    return std::uniform_real_distribution<double>(low, high)(random);
+  };
+  for (int round = 0; round < 40; ++round) {
+    const DType stored = std::vector<DType>{DType::kF32, DType::kF64, DType::kF16, DType::kBF16}[round % 4];
+    const DType place = stored == DType::kF64 ? DType::kF64 : DType::kF32;
+    const int64_t images = pick(random, {1, 3}), height = pick(random, {1, 2, 9}), width = pick(random, {1, 5, 12}),
+                  channels = pick(random, {1, 3, 71}), regions = pick(random, {0, 1, 5});
+    std::vector<double> corners;
+    Tensor image(DType::kI64, {regions});
+    for (int64_t r = 0; r < regions; ++r) {
+      const double size = std::pow(10.0, uniform(-2, 2)), x = uniform(-9, 12), y = uniform(-9, 12);
+      corners.insert(corners.end(), {x, y, x + size * uniform(-0.2, 1), y + size * uniform(-0.2, 1)});
+      image.set_int(r, static_cast<int64_t>(random() % 5) - 1);
+    }
+    const Tensor x = random_tensor(stored, {images, height, width, channels}, random);
+    const int64_t rows = pick(random, {1, 2, 7}), columns = pick(random, {1, 3});
+    const double scale = uniform(0.3, 2);
+    for (const char* what : {"place", "share"})
+      expect_same("region_pool_largest", {x, regions_of(place, corners), image},
+                  {{"rows", rows},
+                   {"columns", columns},
+                   {"scale", scale},
+                   {"what", std::string(what)},
+                   {"half_pixel", round % 2 == 0}},
+                  round % 5 == 0, 1e-5);
+  }
+}
+
 // However large a region is, only places inside of the image are visited.
 TEST(Procedures, RegionPoolOfHugeRegions) {
   std::mt19937 random(6);

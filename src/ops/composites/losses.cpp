@@ -133,21 +133,43 @@ ValueId at_classes(Adjoint& a, ValueId classes, ValueId at_target) {
   return a.select(is_target, a.reshape(at_target, one_class), a.scalar(0, at_target));
 }
 
-void refuse_weights(Adjoint& a) {
-  if (a.num_operands() > 2 && a.wants(2)) a.fail("the weights of classes", "weights that are not learnt");
+// Each target adds its loss to the gradient of its class's weight; of a mean, how far it is from the mean, as a part of
+// all weights.
+ValueId gradient_of_weights(Adjoint& a, ValueId classes, ValueId log_probabilities) {
+  const Shape shape = a.type(classes).shape;
+  Shape one_class = a.type(a.in(0)).shape;
+  one_class[1] = 1;
+  const ValueId of_target =
+      a.op("gather_elements", {log_probabilities, a.reshape(classes, one_class)}, {{"axis", int64_t{1}}});
+  ValueId each = a.neg(a.reshape(of_target, shape));
+  const ValueId g = a.gradient(), zero = a.scalar(0, g);
+  const ValueId is_ignored =
+      a.attrs().has("ignore_index")
+          ? a.op("eq", {a.cast(a.in(1), DType::kI64), a.integer(a.attrs().get_int("ignore_index"))})
+          : Adjoint::kNone;
+  const auto counted = [&](ValueId v) { return is_ignored == Adjoint::kNone ? v : a.select(is_ignored, zero, v); };
+  const bool is_mean = a.attrs().get<std::string>("reduction") == "mean";
+  if (is_mean) {
+    std::vector<int64_t> axes(shape.size());
+    std::iota(axes.begin(), axes.end(), 0);
+    const ValueId weights = counted(a.op("gather", {a.in(2), classes}, {{"axis", int64_t{0}}}));
+    each = a.div(a.sub(each, a.out(0)), a.reduce("sum", weights, axes, false));
+  }
+  each = counted(a.mul(each, a.broadcast(g, shape)));
+  const Expr all = elements_of(shape, 0, shape.size());
+  return added_at(a, a.reshape(each, {all}), a.reshape(classes, {all}), a.type(a.in(2)).shape, 0);
 }
 
 Result nll_gradient(Adjoint& a) {
-  refuse_weights(a);
   const ValueId classes = classes_of(a);
   Result gradients(a.num_operands(), Adjoint::kNone);
-  gradients[0] = at_classes(a, classes, a.neg(gradient_of_losses(a, classes)));
+  if (a.wants(0)) gradients[0] = at_classes(a, classes, a.neg(gradient_of_losses(a, classes)));
+  if (a.num_operands() > 2 && a.wants(2)) gradients[2] = gradient_of_weights(a, classes, a.in(0));
   return gradients;
 }
 
 // softmax - 1 at the target and softmax elsewhere; what the second result passes on comes in as through log_softmax.
 Result cross_entropy_gradient(Adjoint& a) {
-  refuse_weights(a);
   const ValueId softmax = a.op("exp", {a.out(1)});
   Shape one_class = a.type(a.in(0)).shape;
   one_class[1] = 1;
@@ -162,6 +184,8 @@ Result cross_entropy_gradient(Adjoint& a) {
   }
   Result gradients(a.num_operands(), Adjoint::kNone);
   gradients[0] = sum;
+  if (a.num_operands() > 2 && a.wants(2) && a.gradient(0) != Adjoint::kNone)
+    gradients[2] = gradient_of_weights(a, classes_of(a), a.out(1));
   return gradients;
 }
 
