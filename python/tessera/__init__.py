@@ -36,6 +36,7 @@ from ._session import (
     get_available_providers, get_device,
 )
 from ._source import Source, source_of
+from ._step import TrainingStep, training_step
 from ._tape import eager_numerics, no_grad
 from ._tensor import Tensor, arange, concat, full, ones, stack, tensor, where, zeros
 from .frontend import build
@@ -46,10 +47,10 @@ from .quantization import (
 __all__ = [
     "CalibrationDataReader", "CalibrationMethod", "Error", "ExecutionMode", "GraphOptimizationLevel", "IOBinding",
     "InferenceSession", "InternalError", "JaxFunction", "Model", "NodeArg", "OpenModel", "OrtValue", "QuantFormat", "QuantType",
-    "SessionOptions", "Tensor", "TensorInfo", "arange", "build", "capture", "compile", "compile_file", "concat", "cond",
+    "SessionOptions", "Tensor", "TensorInfo", "TrainingStep", "arange", "build", "capture", "compile", "compile_file", "concat", "cond",
     "eager_numerics", "from_jax", "frontend", "full", "get_all_providers", "get_available_providers", "get_device", "grad", "graph",
     "hessian", "hvp", "jacobian", "jit", "jvp", "load", "nn", "no_grad", "ones", "optim", "quantize_dynamic", "quantize_static",
-    "scan", "stack", "te", "tensor", "value_and_grad", "vjp", "where", "zeros",
+    "scan", "stack", "te", "tensor", "training_step", "value_and_grad", "vjp", "where", "zeros",
 ]
 __version__ = _native.version()
 

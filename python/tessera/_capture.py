@@ -16,7 +16,7 @@ import numpy as np
 from . import _native, _tape
 from ._dtypes import NUMBER
 from ._errors import Error
-from ._graph import Graph, Value
+from ._graph import Graph, Value, _attributes
 from ._tensor import Tensor
 
 _PACKAGE = os.path.dirname(os.path.abspath(__file__))
@@ -44,6 +44,9 @@ def refuse_value() -> NoReturn:
 class Trace:
     """A function that is being captured: where its operators go."""
 
+    records = False  # whether results remember how they came about, for backward()
+    assigns = False  # whether tensors from outside may be given other elements
+
     def __init__(self, name: str, lifts: bool, outer: Trace | None = None) -> None:
         self.graph = Graph(name)
         self.outer = outer
@@ -51,6 +54,7 @@ class Trace:
         self._known: dict[int, Value] = {}
         self._kept: list[Tensor] = []  # so that no id is used again
         self.lifted: list[Tensor] = []
+        self.assigned: dict[int, tuple[Tensor, Value]] = {}  # what tensors from outside are at the end
 
     def input(self, name: str, dtype: np.dtype, shape: Sequence[int | str]) -> Tensor:
         return self.tensor(self.graph.input(name, dtype, shape))
@@ -80,6 +84,27 @@ class Trace:
         self._kept.append(tensor)
         return value
 
+    def assign(self, tensor: Tensor, value: Tensor) -> None:
+        """From here on the tensor is this."""
+        if not self.assigns or tensor._traced is not None:
+            raise Error(
+                "a tensor is given other elements while a function is captured", id="TSR-2076", node=users_line(),
+                legal="functions that return what changes, or tessera.training_step",
+            )
+        self.value(tensor)
+        new = self.value(value)
+        self._known[id(tensor)] = new
+        self.assigned[id(tensor)] = (tensor, new)
+
+    def record(self, piece: Callable[[], _tape.Piece], operands: Sequence[Tensor], results: Sequence[Tensor]) -> None:
+        """What results came from, where something wants a gradient; operands are what they are at this place."""
+        if not (self.records and _tape.MODE.records and any(operand.requires_grad for operand in operands)):
+            return
+        step = _tape.Step(piece(), tuple(operands), tuple(map(self.value, operands)))
+        for i, result in enumerate(results):
+            if NUMBER[result.dtype] in _tape.REAL:
+                result._step, result._place, result.requires_grad = step, i, True
+
     def run(self, function: Callable[..., Any], args: Any, kwargs: Any) -> Any:
         before, _tape.MODE.trace = _tape.MODE.trace, self
         try:
@@ -95,9 +120,11 @@ def traced_operator(trace: Trace | None, kind: str, tensors: Sequence[Tensor], n
             hint="return it from the function",
         )
     results = trace.graph.op(kind, *map(trace.value, tensors), name=name, **attributes)
-    if isinstance(results, tuple):
-        return tuple(map(trace.tensor, results))
-    return trace.tensor(results)
+    made = tuple(map(trace.tensor, results if isinstance(results, tuple) else (results,)))
+    if kind != "stop_gradient":
+        types = [(NUMBER[tensor.dtype], tensor.shape) for tensor in tensors]
+        trace.record(lambda: _tape.piece_of_operator(kind, types, _attributes(attributes)), tensors, made)
+    return made if isinstance(results, tuple) else made[0]
 
 
 # ---- trees of tensors ----
@@ -168,11 +195,11 @@ class Captured:
 
     def __init__(
         self, function: Callable[..., Any], args: Any, kwargs: Any, lifts: bool, outer: Trace | None = None,
-        read: Callable[[Any], Tensor] = as_tensor,
+        read: Callable[[Any], Tensor] = as_tensor, trace: Trace | None = None,
     ) -> None:
         leaves, shape = flatten((list(args), kwargs))
         names = input_names(function, args, kwargs)
-        self.trace = Trace(getattr(function, "__name__", "captured").strip("<>"), lifts, outer)
+        self.trace = trace or Trace(getattr(function, "__name__", "captured").strip("<>"), lifts, outer)
         given = list(leaves)
         for i, (name, leaf) in enumerate(zip(names, leaves)):
             if is_tensor(leaf):
@@ -182,8 +209,12 @@ class Captured:
         answer = self.trace.run(function, args, kwargs)
         results, self.result_shape = flatten(answer)
         self.results = self.trace.run(lambda: [self.trace.value(as_tensor(result)) for result in results], (), {})
+        taken = set(names)  # of parameters, which may be called y
         for i, value in enumerate(self.results):
-            self.trace.graph.output("y" if len(results) == 1 else f"y{i}", value)
+            name = "y" if len(results) == 1 else f"y{i}"
+            while name in taken:
+                name += "_"
+            self.trace.graph.output(name, value)
         self.graph = self.trace.graph
         self.lifted = self.trace.lifted
 
@@ -239,4 +270,6 @@ def shape_key(shape: Any) -> Any:
 def add_to_trace(trace: Trace, native: _native.Graph, operands: Sequence[Tensor]) -> list[Tensor]:
     """What another graph computes of these tensors, in the function that is being captured."""
     results = _native.add_graph(trace.graph._native, native, [trace.value(tensor)._native for tensor in operands])
-    return [trace.tensor(Value(trace.graph, result)) for result in results]
+    made = [trace.tensor(Value(trace.graph, result)) for result in results]
+    trace.record(lambda: _tape.Piece(native), operands, made)
+    return made

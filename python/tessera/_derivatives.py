@@ -8,7 +8,7 @@ from typing import Any
 
 from . import _native, _tape
 from ._arrays import type_text
-from ._capture import Captured, add_to_trace, as_tensor, flatten, is_tensor, unflatten
+from ._capture import Captured, Trace, add_to_trace, as_tensor, flatten, is_tensor, unflatten
 from ._errors import Error
 from ._graph import Graph
 from ._tensor import _FLOATS, Tensor, gradient_of
@@ -122,11 +122,18 @@ def _has_history(chosen: Sequence[Any], value: Tensor, leaves: Sequence[Tensor])
 
 def _traced_gradients(f: Callable[..., Tensor], chosen: Sequence[Any]) -> tuple[Tensor, list[Tensor]]:
     trace = _tape.MODE.trace
-    found = Captured(f, list(chosen), {}, lifts=True, outer=trace)
+    inner = Trace("function", True, trace)
+    inner.assigns = trace.assigns
+    found = Captured(f, list(chosen), {}, lifts=True, outer=trace, trace=inner)
     names = [value.name for value in found.graph.inputs[:len(chosen)]]
+    changed = list(inner.assigned.values())  # running means, if the function is part of a training step
+    for i, (_, value) in enumerate(changed):
+        found.graph.output(f"changed{i}", value)
     derived = _native.value_and_grad(found.graph._native, "", names)
     results = add_to_trace(trace, derived, [*map(as_tensor, chosen), *found.lifted])
-    return results[0], results[1:]
+    for (tensor, _), value in zip(changed, results[1:]):
+        trace.assign(tensor, value)
+    return results[0], results[1 + len(changed):]
 
 
 def vjp(f: Any, *primals: Any, wrt: Any = None) -> Any:

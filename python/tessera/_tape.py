@@ -135,10 +135,11 @@ class Step:
     __slots__ = ("arrays", "piece", "operands", "number")
     _count = 0
 
-    def __init__(self, piece: Piece, operands: tuple[Tensor, ...]) -> None:
+    def __init__(self, piece: Piece, operands: tuple[Tensor, ...], arrays: tuple[Any, ...] | None = None) -> None:
         self.piece = piece
         self.operands = operands
-        self.arrays = tuple(operand._data for operand in operands)  # what copy_() does not change
+        # What copy_() does not change; values of the graph while a step is captured.
+        self.arrays = tuple(operand._data for operand in operands) if arrays is None else arrays
         Step._count += 1
         self.number = Step._count
 
@@ -160,43 +161,55 @@ class Tape:
     """What `results` were computed from, down to leaves and to `stops`, as a graph."""
 
     def __init__(self, results: Sequence[Tensor], stops: Sequence[Tensor]) -> None:
-        stopped = {id(tensor) for tensor in stops}
+        self._stopped = {id(tensor) for tensor in stops}
         steps: dict[int, Step] = {}
-        waiting = [tensor for tensor in results]
-        leaves: dict[int, Tensor] = {id(tensor): tensor for tensor in stops}
-        self.arrays: dict[int, np.ndarray] = {}  # what steps have read, by the tensor's id
+        leaves: dict[Any, tuple[Tensor, Any]] = {id(tensor): (tensor, tensor._data) for tensor in stops}
+        read: dict[int, Any] = {}  # what steps have read, by the tensor's id
+        waiting = [(tensor, tensor._data) for tensor in results]
         while waiting:
-            tensor = waiting.pop()
-            if id(tensor) in stopped or tensor._step is None:
-                leaves.setdefault(id(tensor), tensor)
+            tensor, array = waiting.pop()
+            if id(tensor) in self._stopped or tensor._step is None:
+                leaves.setdefault(self._key(tensor, array), (tensor, array))
             elif tensor._step.number not in steps:
                 for operand, array in zip(tensor._step.operands, tensor._step.arrays):
-                    if self.arrays.setdefault(id(operand), array) is not array:
+                    if self._is_named(operand) and read.setdefault(id(operand), array) is not array:
                         raise Error(
                             "a tensor was given other elements between two operators that read it", id="TSR-2074",
                             legal="copy_() behind backward()",
                         )
                 steps[tensor._step.number] = tensor._step
-                waiting.extend(tensor._step.operands)
-        self.leaves = list(leaves.values())
+                waiting.extend(zip(tensor._step.operands, tensor._step.arrays))
+        self.leaves = [tensor for tensor, _ in leaves.values()]
+        # What the leaves were when they were read.
+        self.arrays = [read.get(id(tensor), array) if self._is_named(tensor) else array for tensor, array in leaves.values()]
         self.steps = [steps[number] for number in sorted(steps)]
         self.results = list(results)
-        self._leaf = {id(tensor): i for i, tensor in enumerate(self.leaves)}
+        self._leaf = {key: i for i, key in enumerate(leaves)}
         self._step = {step.number: i for i, step in enumerate(self.steps)}
 
-    def place(self, tensor: Tensor) -> tuple[int, int]:
+    def _is_named(self, tensor: Tensor) -> bool:
+        """Whether it is one leaf. What has no gradient is one for all elements that it had: running means change in between."""
+        return tensor.requires_grad or id(tensor) in self._stopped or tensor._step is not None
+
+    def _key(self, tensor: Tensor, array: Any) -> Any:
+        return id(tensor) if self._is_named(tensor) else ("elements", id(array))
+
+    def place(self, tensor: Tensor, array: Any = None) -> tuple[int, int]:
         """Where a value is: (-1, number of the leaf), or number of the step and of its result."""
-        leaf = self._leaf.get(id(tensor))
+        leaf = self._leaf.get(self._key(tensor, tensor._data if array is None else array))
         return (-1, leaf) if leaf is not None else (self._step[tensor._step.number], tensor._place)
 
-    def as_read(self, leaf: Tensor) -> Tensor:
-        """The leaf with the elements that it had when it was read."""
-        array = self.arrays.get(id(leaf), leaf._data)
-        return leaf if array is leaf._data else type(leaf)._of(array)
+    def places(self, step: Step) -> tuple[tuple[int, int], ...]:
+        """Of its operands."""
+        return tuple(map(self.place, step.operands, step.arrays))
+
+    def as_read(self) -> list[Tensor]:
+        """The leaves with the elements that they had when they were read."""
+        return [leaf if array is leaf._data else type(leaf)._of(array) for leaf, array in zip(self.leaves, self.arrays)]
 
     def key(self) -> Any:
         types = tuple((NUMBER[leaf.dtype], leaf.shape) for leaf in self.leaves)
-        steps = tuple((step.piece.hash, tuple(map(self.place, step.operands))) for step in self.steps)
+        steps = tuple((step.piece.hash, self.places(step)) for step in self.steps)
         return types, steps, tuple(map(self.place, self.results))
 
     def graph(self) -> tuple[_native.Graph, dict[tuple[int, int], str]]:
@@ -208,7 +221,7 @@ class Tape:
             type = f"{_native.dtype_name(NUMBER[leaf.dtype])}[{','.join(map(str, leaf.shape))}]"
             values[-1, i] = graph.input(names[-1, i], type)
         for s, step in enumerate(self.steps):
-            results = _native.add_graph(graph, step.piece.native, [values[self.place(operand)] for operand in step.operands])
+            results = _native.add_graph(graph, step.piece.native, [values[place] for place in self.places(step)])
             for r, result in enumerate(results):
                 values[s, r] = result
                 names[s, r] = f"step{s}.{r}"
@@ -264,9 +277,9 @@ def _values(tape: Tape) -> list[Tensor | None]:
     """All values of the tape, in the order of Tape.graph's names; None for those that nobody kept."""
     by_place = {tape.place(tensor): tensor for tensor in tape.results}
     for step in tape.steps:
-        by_place.update({tape.place(operand): operand for operand in step.operands})
+        by_place.update(zip(tape.places(step), step.operands))
     results = [(s, r) for s, step in enumerate(tape.steps) for r in range(len(step.piece._outputs))]
-    return [*map(tape.as_read, tape.leaves), *map(by_place.get, results)]
+    return [*tape.as_read(), *map(by_place.get, results)]
 
 
 def _recorded(kind: str, results: Sequence[Tensor], wrt: Sequence[Tensor]) -> tuple[Tape, list[Tensor | None], tuple[bool, ...], Any]:

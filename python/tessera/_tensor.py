@@ -160,20 +160,22 @@ class Tensor:
 
     def detach(self) -> Tensor:
         """The same elements without a history."""
-        if self._traced is not None:
+        if self._traced is not None or _tape.MODE.trace is not None:
             return _operator("stop_gradient", self)
         return Tensor._of(self._array)
 
     def copy_(self, value: Any) -> Tensor:
         """Gives it other elements, of its dtype and shape: what an optimizer does to a parameter."""
+        trace = _tape.MODE.trace
+        if trace is not None:
+            own = value if isinstance(value, Tensor) else Tensor(value, self.dtype)
+            _tape.require_like(own, self, "value")
+            trace.assign(self, own)
+            return self
         array = np.asarray(value._array if isinstance(value, Tensor) else value)
         _tape.require_like(array, self, "value")
         if not self.is_leaf:
             raise Error("the tensor has a history", id="TSR-2074", legal="tensors that nothing was computed into")
-        if _tape.MODE.trace is not None:
-            raise Error(
-                "a tensor is given other elements while a function is captured", id="TSR-2076", legal="functions that return what changes",
-            )
         # Another array: what was computed of the old one goes on to see the old one (Tape.as_read).
         self._data = np.array(array, order="C", copy=True)
         return self
@@ -185,6 +187,10 @@ class Tensor:
                 "nothing that the tensor was computed from wants a gradient", id="TSR-2074",
                 legal="results of tensors with requires_grad=True, computed outside of no_grad()",
             )
+        if self._traced is not None:
+            from ._step import traced_backward
+
+            return traced_backward(self, gradient)
         leaves = [leaf for leaf in _tape.Tape([self], []).leaves if leaf.requires_grad]
         for leaf, found in zip(leaves, gradient_of([self], leaves, [gradient])):
             leaf.grad = found if leaf.grad is None else Tensor._of(leaf.grad._array + found._array)
@@ -496,6 +502,8 @@ def _tensors(kind: str, operands: Sequence[Any]) -> list[Tensor]:
     """The operands as tensors. Numbers have the type of what they stand beside; all of them, or none, are numbers."""
     if kind == "select":
         return [*_tensors("", operands[:1]), *_tensors("add", operands[1:])]
+    if any(type(operand) is int and not -(2**63) <= operand < 2**64 for operand in operands):
+        operands = _as_floats(operands)
     given = [operand if isinstance(operand, (Tensor, np.ndarray, np.generic)) else _number(operand) for operand in operands]
     strong = [operand for operand in given if not getattr(operand, "_weak", False)]
     if not strong:
@@ -506,13 +514,22 @@ def _tensors(kind: str, operands: Sequence[Any]) -> list[Tensor]:
         weak = {operand.dtype for operand in given if getattr(operand, "_weak", False)}
         if _is_whole(target) and np.dtype(np.float64) in weak:
             target = np.dtype(np.float32)
-        elif target == np.bool_ and np.dtype(np.int64) in weak:
+        elif target == np.bool_ and weak & {np.dtype(np.int64), np.dtype(np.uint64)}:
             target = np.dtype(np.int64)
     result = []
     for operand in given:
         tensor = operand if isinstance(operand, Tensor) else _constant(Tensor(operand))
         result.append(_converted(tensor, target) if tensor._weak or kind in _ONE_TYPE else tensor)
     return result
+
+
+def _as_floats(operands: Sequence[Any]) -> list[Any]:
+    """Integers of more than 64 bits are numbers beside real ones, as in numpy, and no integers beside others."""
+    dtypes = [np.dtype(operand.dtype) for operand in operands if isinstance(operand, (Tensor, np.ndarray, np.generic))]
+    if not any(dtype in _FLOATS for dtype in dtypes):
+        huge = next(operand for operand in operands if type(operand) is int and not -(2**63) <= operand < 2**64)
+        raise OverflowError(f"Python integer {huge} out of bounds for {dtypes[0] if dtypes else 'int64'}")
+    return [float(operand) if type(operand) is int else operand for operand in operands]
 
 
 def _number(value: Any) -> Tensor:

@@ -247,10 +247,11 @@ def dequantize_blocks(x0: Operand, x1: Operand | None = None, x2: Operand | None
 def div(x0: Operand, x1: Operand, /, *, name: str = "") -> Value:
     """a / b; integers truncate towards zero, and division by zero gives 0."""
 
-def dropout(x0: Operand, /, *, ratio: float, name: str = "") -> Value:
+def dropout(x0: Operand, /, *, ratio: float, seed: int | None = None, name: str = "") -> Value:
     """x: a training step drops elements with this probability and divides the others by what is left.
 
     ratio (float): the probability, 0 to 1
+    seed (int, may be left out): of its random numbers, in place of the training step's
     """
 
 def dynamic_quantize(x0: Operand, /, *, name: str = "") -> Value:
@@ -584,6 +585,16 @@ def region_pool_gradient(x0: Operand, x1: Operand, x2: Operand, /, *, rows: int,
     scale (float): pixels per unit of a region's corners
     half_pixel (bool, may be left out): corners lie half a pixel before their pixel, and a region may be smaller than a pixel; default false
     shape (sizes): of the images [N, H, W, C]
+    """
+
+def region_pool_largest(x0: Operand, x1: Operand, x2: Operand, /, *, rows: int, columns: int, scale: float, what: str, half_pixel: bool | None = None, name: str = "") -> Value:
+    """Of region_pool with kind = max: which pixel is a bin's maximum, as its place among the elements of x, the first of equal ones and -1 where none is larger than what lies outside of the image (0); or its share, the weight of its bilinear value, 0 where there is no pixel.
+
+    rows (int): bins of a region, from top to bottom
+    columns (int): bins of a region, from left to right
+    scale (float): pixels per unit of a region's corners
+    half_pixel (bool, may be left out): corners lie half a pixel before their pixel, and a region may be smaller than a pixel; default false
+    what (string): place or share
     """
 
 def relu(x0: Operand, /, *, name: str = "") -> Value:

@@ -144,6 +144,26 @@ class Conv2d(Module):
         return y if self.bias is None else y + self.bias.reshape(-1, 1, 1)
 
 
+class ConvTranspose2d(Module):
+    """The transposed convolution of x[N,C,H,W] with the weight [in, out / groups, height, width]."""
+
+    def __init__(self, in_channels: int, out_channels: int, kernel_size: Any, stride: Any = 1, padding: Any = 0,
+                 output_padding: Any = 0, groups: int = 1, bias: bool = True, dilation: Any = 1) -> None:
+        self.stride, self.padding, self.dilation, self.groups = _pair(stride), _pair(padding), _pair(dilation), groups
+        self.output_padding = _pair(output_padding)
+        shape = (in_channels, out_channels // groups, *_pair(kernel_size))
+        bound = 1 / math.sqrt(np.prod(shape[1:]))
+        self.weight = _uniform(shape, bound)
+        self.bias = _uniform((out_channels,), bound) if bias else None
+
+    def forward(self, x: Any) -> Tensor:
+        y = _operator(
+            "conv_transpose", x, self.weight, strides=self.stride, pads_begin=self.padding, pads_end=self.padding,
+            dilations=self.dilation, output_padding=self.output_padding, groups=self.groups,
+        )
+        return y if self.bias is None else y + self.bias.reshape(-1, 1, 1)
+
+
 def _pair(value: Any) -> list[int]:
     return [value, value] if isinstance(value, int) else list(value)
 
@@ -213,15 +233,54 @@ class BatchNorm2d(Module):
 
 
 class Dropout(Module):
-    """While training, zeros for a part `p` of the elements, and the others larger by as much."""
+    """While training, zeros for a part `p` of the elements, and the others larger by as much.
+
+    Which ones is a function of the layer's seed, the number of its call and the element's place: the same in a step that
+    runs operator by operator and in one that is compiled (:func:`tessera.training_step`), where the number is a state.
+    """
 
     def __init__(self, p: float = 0.5) -> None:
         self.p = p
+        self.seed = int(_RANDOM.integers(2**63))
+        self._random = {"calls": Tensor(np.asarray(0, np.int64))}  # no part of state_dict()
 
     def forward(self, x: Tensor) -> Tensor:
         if not self.training or self.p == 0:
             return x
-        return where(Tensor(_RANDOM.random(x.shape) >= self.p), x / (1 - self.p), 0.0)
+        calls = self._random["calls"]
+        with _tape.no_grad():
+            stays = _stays(x.shape, self.p, self.seed, calls.astype(np.uint32))
+            calls.copy_(calls + 1)
+        return where(stays, x / (1 - self.p), 0.0) if self.p < 1 else x * 0.0
+
+
+_FIRST, _SECOND, _OF_ELEMENTS = 0x21F0AAAD, 0xD35A2D97, 0x9E3779B9
+
+
+def _mixed(x: Any) -> Any:
+    """A bijection of 32 bits all of whose output bits depend on all input bits (Wellons, hash-prospector, 2018)."""
+    if isinstance(x, int):
+        x = (x ^ x >> 16) * _FIRST & 0xFFFFFFFF
+        x = (x ^ x >> 15) * _SECOND & 0xFFFFFFFF
+        return x ^ x >> 15
+
+    def folded(v: Tensor, by: int) -> Tensor:
+        return _operator("bitwise_xor", v, _operator("shift_right", v, np.uint32(by)))
+
+    x = folded(x, 16) * np.uint32(_FIRST)
+    x = folded(x, 15) * np.uint32(_SECOND)
+    return folded(x, 15)
+
+
+def _stays(shape: Sequence[int], p: float, seed: int, call: Tensor) -> Tensor:
+    """As the compiler's training step draws them (train/dropout.h), for the first dropout of a model."""
+    key = _mixed(_mixed((seed & 0xFFFFFFFF) ^ _mixed(0)) ^ seed >> 32)
+    first = _mixed(_operator("bitwise_xor", call, np.uint32(key)))
+    second = _mixed(_operator("bitwise_xor", first, np.uint32(_OF_ELEMENTS)))
+    place = _operator("iota", shape=[int(np.prod(shape, dtype=np.int64))], axis=0, dtype=np.uint32)
+    random = _mixed(_operator("bitwise_xor", _mixed(_operator("bitwise_xor", place, first)), second))
+    bound = np.uint32(min(math.ldexp(p, 32), 2**32 - 1))
+    return _operator("ge", random, bound).reshape(*shape)
 
 
 def _activation(name: str, operator: str, doc: str) -> type[Module]:
@@ -233,6 +292,16 @@ Sigmoid = _activation("Sigmoid", "sigmoid", "1 / (1 + exp(-x)).")
 Tanh = _activation("Tanh", "tanh", "The hyperbolic tangent.")
 GELU = _activation("GELU", "gelu", "x times the normal distribution's share below x.")
 SiLU = _activation("SiLU", "silu", "x sigmoid(x).")
+
+
+class LeakyReLU(Module):
+    """x, times the slope where it is negative."""
+
+    def __init__(self, negative_slope: float = 0.01) -> None:
+        self.negative_slope = negative_slope
+
+    def forward(self, x: Any) -> Tensor:
+        return _operator("leaky_relu", x, alpha=self.negative_slope)
 
 
 class Softmax(Module):
@@ -251,6 +320,13 @@ class CrossEntropyLoss(Module):
 
     def forward(self, scores: Any, targets: Any) -> Tensor:
         return _operator("softmax_cross_entropy", scores, targets, reduction=self.reduction, ignore_index=self.ignore_index)[0]
+
+
+class BCEWithLogitsLoss(Module):
+    """The mean cross entropy of sigmoid(x) and targets from 0 to 1."""
+
+    def forward(self, x: Any, targets: Any) -> Tensor:
+        return (_operator("softplus", x) - x * targets).mean()
 
 
 class MSELoss(Module):

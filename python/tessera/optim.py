@@ -19,7 +19,29 @@ import numpy as np
 from . import _tape
 from ._capture import jit
 from ._errors import Error
-from ._tensor import Tensor
+from ._tensor import Tensor, _constant, _operator
+
+
+def _as_number(value: Any, dtype: Any) -> Tensor:
+    return value.astype(dtype) if isinstance(value, Tensor) else _constant(Tensor(np.asarray(value, dtype)))
+
+
+def clip_grad_norm_(params: Iterable[Tensor], max_norm: float) -> Tensor:
+    """Gradients times min(1, max_norm / (norm + 1e-6)), the norm of all of them together, which it answers."""
+    with _tape.no_grad():
+        given = [param for param in params if param.grad is not None]
+        rows = [param.grad.reshape(1, -1) for param in given]
+        squares = [_operator("matmul", row, row, transpose_b=True).reshape() for row in rows]
+        if not squares:
+            return Tensor(np.float32(0))
+        total = squares[0]
+        for square in squares[1:]:
+            total = total + square
+        norm = total.sqrt()
+        factor = _operator("min", max_norm / (norm + 1e-6), 1.0)
+        for param in given:
+            param.grad = param.grad * factor
+    return norm
 
 
 class Optimizer:
@@ -29,10 +51,10 @@ class Optimizer:
         self.params = list(params)
         if not self.params:
             raise Error("an optimizer without parameters", id="TSR-2083", legal="tensors with requires_grad=True")
-        if not (math.isfinite(lr) and lr > 0):
+        if not isinstance(lr, Tensor) and not (math.isfinite(lr) and lr > 0):
             raise Error(f"a learning rate of {lr}", id="TSR-2081", legal="a positive number")
         self.lr, self.weight_decay = lr, weight_decay
-        self.steps = 0
+        self._count = Tensor._of(np.zeros((), np.int64))
         self.state: list[list[Tensor]] = [[] for _ in self.params]
         self._update = jit(self._formula(), numerics="strict")
 
@@ -40,24 +62,32 @@ class Optimizer:
         for param in self.params:
             param.grad = None
 
+    @property
+    def steps(self) -> int:
+        """How many steps were done."""
+        return int(self._count)
+
     def step(self) -> None:
-        self.steps += 1
         with _tape.no_grad():
+            self._count.copy_(self._count + 1)
+            steps = int(self._count) if _tape.MODE.trace is None else self._count.astype(np.float64)
             for param, state in zip(self.params, self.state):
                 if param.grad is None:
                     continue
                 if not state:
                     state += [Tensor._of(np.full(param.shape, first, param.dtype)) for first in self._initial()]
-                scalars = [Tensor(np.asarray(value, param.dtype)) for value in self._scalars()]
+                scalars = [_as_number(value, param.dtype) for value in self._scalars(steps)]
                 results = self._update(param, param.grad, state, scalars)
                 param.copy_(results[0])
-                state[:] = results[1:]
+                for own, value in zip(state, results[1:]):
+                    own.copy_(value)
 
     def _initial(self) -> list[float]:
         """What each tensor beside a parameter begins with."""
         return []
 
-    def _scalars(self) -> list[float]:
+    def _scalars(self, steps: Any) -> list[Any]:
+        """Of the number of this step, from 1; a tensor of f64 while a step is captured."""
         return [self.lr]
 
     def _formula(self) -> Callable[..., Any]:
@@ -98,9 +128,9 @@ class Adam(Optimizer):
     def _initial(self) -> list[float]:
         return [0.0, 0.0]
 
-    def _scalars(self) -> list[float]:
-        first, second = (1 - beta**self.steps for beta in self.betas)
-        return [self.lr / first, math.sqrt(second), 1 - self.lr * self.weight_decay]
+    def _scalars(self, steps: Any) -> list[Any]:
+        first, second = (1 - beta**steps for beta in self.betas)
+        return [self.lr / first, second.sqrt() if isinstance(second, Tensor) else math.sqrt(second), 1 - self.lr * self.weight_decay]
 
     def _formula(self) -> Callable[..., Any]:
         first, second = self.betas
@@ -160,8 +190,8 @@ class Adagrad(Optimizer):
     def _initial(self) -> list[float]:
         return [0.0]
 
-    def _scalars(self) -> list[float]:
-        return [self.lr / (1 + (self.steps - 1) * self.lr_decay)]
+    def _scalars(self, steps: Any) -> list[Any]:
+        return [self.lr / (1 + (steps - 1) * self.lr_decay)]
 
     def _formula(self) -> Callable[..., Any]:
         def adagrad(p, g, state, scalars):

@@ -130,6 +130,21 @@ class Operators(unittest.TestCase):
             self.same(found, expected, name)
         self.assertRaises(ValueError, lambda: tessera.tensor([1, 2]) ** -1)
 
+    def test_integers_of_more_than_64_bits(self):
+        """They are numbers beside real ones; integers do not have them."""
+        x = tessera.tensor([1.0, -2.0])
+        self.assertEqual((x + 2**64).tolist(), [2.0**64, 2.0**64])
+        self.assertEqual((2**100 * x).tolist(), [2.0**100, -(2.0**101)])
+        self.assertEqual((x < 2**70).tolist(), [True, True])
+        self.assertEqual(tessera.where(x > 0, x, -(2**64)).tolist(), [1.0, -(2.0**64)])
+        for wrong in (
+            lambda: tessera.tensor([1]) + 2**64, lambda: tessera.tensor([True]) * 2**64, lambda: tessera.tensor([True]) + 2**63,
+            lambda: x + 2**2000,
+        ):
+            self.assertRaises(OverflowError, wrong)
+        self.assertEqual((tessera.tensor([True]) + 2**62).tolist(), [2**62 + 1])
+        self.assertEqual((tessera.tensor([2], np.uint64) + (2**64 - 3)).tolist(), [2**64 - 1])
+
     def test_odd_functions_keep_the_sign_of_a_zero(self):
         for name in ("sin", "tan", "atanh", "sinh", "asinh", "asin", "atan", "erf"):
             for dtype in (np.float16, np.float32, np.float64):
