@@ -54,13 +54,15 @@ namespace {
 struct TrainCommand {
   CompileFlags compile;
   std::string model, output, curve, step, checkpoint, resume, profile,
-      loss = "cross_entropy", optimizer = "adam", schedule = "constant", products = "f32", teacher, prune;
+      loss = "cross_entropy", optimizer = "adam", schedule = "constant", products = "f32", teacher, prune,
+      importance = "l1";
   TrainingDataOptions data;
   OptimizerOptions numbers;
-  double rate = 1e-3, clip_norm = 0, label_smoothing = 0, loss_scale = 0, distill_weight = 0.9, temperature = 4;
+  double rate = 1e-3, clip_norm = 0, label_smoothing = 0, loss_scale = 0, distill_weight = 0.9, temperature = 4,
+         feature_weight = 1;
   int64_t batch = 32, epochs = 20, warmup = 0, leaves = 0, zero = 0;
   uint64_t seed = 0;
-  std::vector<std::string> frozen;
+  std::vector<std::string> frozen, features;
   std::optional<int64_t> ignored;
   int qat_bits = 8;
   bool qat = false, classes_last = false, in_order = false, json = false, quiet = false;
@@ -102,10 +104,16 @@ std::string set_batch(const std::string& path, DimBounds batch, CompileOptions& 
   return name;
 }
 
+DriverOptions reading_options(const TrainCommand& command) {
+  DriverOptions options = driver_options(command.compile);
+  options.for_training = true;
+  return options;
+}
+
 Graph read_graph(const std::string& path, const TrainCommand& command, int64_t batch) {
   const DriverOptions nobody;
   PassRunner unwatched(nobody);
-  DriverOptions options = driver_options(command.compile);
+  DriverOptions options = reading_options(command);
   set_batch(path, {batch, batch, 1}, options.compile);
   ImportedModel model = read_model(path, options, unwatched);
   refuse_ranges(model, "train");
@@ -193,7 +201,7 @@ ImportedModel finished(ImportedModel model, const Finish& finish) {
 // A module, or a model with the new weights in another format: with the batch open as it is in the model, where the
 // format and a graph can say it.
 void write_trained(const TrainCommand& command, const Finish& finish) {
-  DriverOptions options = driver_options(command.compile);
+  DriverOptions options = reading_options(command);
   PassRunner runner(options);
   set_batch(command.model, {1, command.batch, 1}, options.compile);
   const bool is_onnx = command.output.ends_with(".onnx");
@@ -236,6 +244,20 @@ DataParallel shared_with(const ProcessRank& process, const TrainCommand& command
   if (command.zero > 2 && !command.prune.empty())
     refuse("TSR-4080", "--prune with --zero 3", "--zero 1 or 2", "masks follow from whole parameters");
   return parallel;
+}
+
+// "TEACHER=STUDENT" each.
+std::vector<FeaturePair> feature_pairs(const TrainCommand& command) {
+  std::vector<FeaturePair> pairs;
+  for (const std::string& text : command.features) {
+    const size_t equal = text.find('=');
+    if (equal == std::string::npos || equal == 0 || equal + 1 == text.size())
+      refuse("TSR-4080", fmt::format("--distill-features {}", text), "TEACHER_TENSOR=STUDENT_TENSOR");
+    pairs.push_back({text.substr(0, equal), text.substr(equal + 1)});
+  }
+  if (!pairs.empty() && command.teacher.empty())
+    refuse("TSR-4080", "--distill-features without a teacher", "--distill TEACHER beside it");
+  return pairs;
 }
 
 // Of this process, since it began, or since reset_peak_memory().
@@ -296,6 +318,8 @@ int train_model(const TrainCommand& command) {
   options.products = command.products == "bf16" ? DType::kBF16 : command.products == "f16" ? DType::kF16 : DType::kF32;
   options.distillation.weight = command.distill_weight;
   options.distillation.temperature = command.temperature;
+  options.distillation.features = feature_pairs(command);
+  options.distillation.feature_weight = command.feature_weight;
   check_optimizer(options.optimizer);
   const TrainingData data = read_training_data(command.data);
   const bool has_classes = options.loss != LossKind::kMeanSquaredError;
@@ -329,8 +353,10 @@ int train_model(const TrainCommand& command) {
       const int64_t batch = command.batch / how.parts();
       Graph model = with_shared_constants(learner(read_graph(command.model, command, batch), command), standard_ops());
       const std::vector<std::string> learn = parameter_names(model, standard_ops());
-      pruner.emplace(model, unfrozen(learn, command.frozen), prune_spec(command.prune));
+      pruner.emplace(model, unfrozen(learn, command.frozen), prune_spec(command.prune),
+                     importance_named(command.importance));
       options.masked = pruner->masked();
+      options.weighed = pruner->weighed();
       options.parallel = how;
       if (!command.teacher.empty()) {
         teacher = without_dropouts(read_graph(command.teacher, command, batch));
@@ -345,7 +371,10 @@ int train_model(const TrainCommand& command) {
           "batch {} x {}, seed {}, epochs {}, loss {}, optimizer {}, lr {}, schedule {} {}, step {}, {} samples{}{}",
           how.parts(), model.type(model.inputs[0]).to_string(), command.seed, command.epochs, command.loss,
           command.optimizer, command.rate, command.schedule, command.warmup, hash_text(made.graph), data.train.size(),
-          command.in_order ? " in order" : "", command.prune.empty() ? "" : ", prune " + command.prune);
+          command.in_order ? " in order" : "",
+          command.prune.empty()
+              ? ""
+              : ", prune " + command.prune + (command.importance == "l1" ? "" : " by " + command.importance));
       loop_options.model_hash = hash_text(model);
     };
     if (parallel.ranks > 1 && !(command.checkpoint + command.resume).empty()) {
@@ -358,8 +387,6 @@ int train_model(const TrainCommand& command) {
       refuse("TSR-6231", fmt::format("the model has {} inputs", model.num_own_inputs()), "a model with one input");
     require_batch(data, batch_of(model.type(model.inputs[0])) * parallel.parts());
     TrainingStep made = training_step(model, options, standard_ops());
-    if (settings.empty()) describe(parallel, model, made);
-    loop_options.settings = settings;
     if (pruner->is_used())
       loop_options.at_epoch = [&pruner = *pruner, epochs = command.epochs](Model& model, int64_t epoch) {
         pruner.at_epoch(model, epoch, epochs);
@@ -531,10 +558,24 @@ Command add_train_command(CLI::App& root) {
   app->add_option("--distill-weight", c.distill_weight, "How much of the loss that is")->capture_default_str();
   app->add_option("--temperature", c.temperature, "What both models' scores are divided by for it")
       ->capture_default_str();
+  app->add_option(
+         "--distill-features", c.features,
+         "A value of the teacher that one of the model learns to be like, by their names; where they differ in "
+         "channels, a linear map that is learnt, too, is between them")
+      ->allow_extra_args(false)
+      ->type_name("TEACHER_TENSOR=STUDENT_TENSOR");
+  app->add_option("--feature-weight", c.feature_weight, "What the mean squared difference of features is multiplied by")
+      ->capture_default_str();
   app->add_option("--prune", c.prune,
                   "Make weights zero while it learns: a share (0.8), N:M (2:4), or channels:0.5, which cuts channels "
                   "out of the model that is written")
       ->type_name("HOW");
+  app->add_option("--importance", c.importance,
+                  "Which channels go first: those of small weights (l1), of a small first-order change of the loss "
+                  "(taylor), or of small scales of batch normalisations (bn)")
+      ->check(CLI::IsMember({"l1", "taylor", "bn"}))
+      ->capture_default_str()
+      ->type_name("NAME");
   app->add_flag("--qat", c.qat, "Learn with 8 bits in mind, and write a model of integers (as 'quantize' does)");
   app->add_option("--qat-bits", c.qat_bits, "Bits of weights for --qat")
       ->check(CLI::Range(2, 8))

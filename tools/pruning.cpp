@@ -117,7 +117,15 @@ Tensor pattern_mask(const Tensor& weights, int64_t stays, int64_t of_each, size_
   return mask;
 }
 
-Pruner::Pruner(const Graph& model, const std::vector<std::string>& parameters, const PruneSpec& spec) : spec_(spec) {
+Importance importance_named(const std::string& name) {
+  return name == "taylor" ? Importance::kTaylor : name == "bn" ? Importance::kScale : Importance::kMagnitude;
+}
+
+Pruner::Pruner(const Graph& model, const std::vector<std::string>& parameters, const PruneSpec& spec,
+               Importance importance)
+    : spec_(spec), importance_(importance) {
+  if (importance != Importance::kMagnitude && spec.kind != PruneSpec::Kind::kChannels)
+    refuse("TSR-4080", "an importance of channels, and no channels that go", "--prune channels:SHARE beside it");
   const std::set<std::string> learns(parameters.begin(), parameters.end());
   std::set<std::string> wanted;
   if (!is_used()) return;
@@ -144,6 +152,11 @@ Pruner::Pruner(const Graph& model, const std::vector<std::string>& parameters, c
   }
   for (const std::string& name : parameters)
     if (wanted.count(name)) masked_.push_back(name);
+  if (importance == Importance::kScale && std::none_of(groups_.begin(), groups_.end(), [&](const ChannelGroup& group) {
+        return std::any_of(group.dims.begin(), group.dims.end(),
+                           [&](const ChannelDim& dim) { return dim.scales && learns.count(dim.constant); });
+      }))
+    refuse("TSR-2083", "no channels that could go have a batch normalisation behind them", "--importance l1 or taylor");
   if (masked_.empty())
     refuse("TSR-2083", "no layer of the model can be pruned",
            spec.kind == PruneSpec::Kind::kChannels
@@ -164,6 +177,39 @@ void Pruner::at_epoch(Model& step, int64_t epoch, int64_t epochs) const {
   }
 }
 
+std::vector<WeighedDim> Pruner::weighed() const {
+  std::vector<WeighedDim> result;
+  if (importance_ != Importance::kTaylor) return result;
+  std::set<std::string> seen;
+  for (const ChannelGroup& group : groups_)
+    for (const ChannelDim& dim : group.dims)
+      if (dim.produces && seen.insert(dim.constant).second) result.push_back({dim.constant, dim.dim});
+  return result;
+}
+
+// Groups of which nothing else is known go by their magnitudes: without a batch normalisation, or before a step.
+std::vector<double> Pruner::importance_of(const ChannelGroup& group, const Model& step,
+                                          const std::map<std::string, TensorPtr>& values) const {
+  if (importance_ == Importance::kScale) {
+    const std::vector<double> scales = channel_scales(group, values);
+    if (!scales.empty()) return scales;
+  }
+  if (importance_ == Importance::kTaylor) {
+    std::vector<double> total(static_cast<size_t>(group.channels), 0);
+    bool is_known = false;
+    for (const ChannelDim& dim : group.dims) {
+      if (!dim.produces) continue;
+      const Tensor own = step.state(state_named(step, dim.constant + ".importance"));
+      for (int64_t i = 0; i < own.num_elements(); ++i) {
+        total[static_cast<size_t>(i / dim.repeat % group.channels)] += own.get_double(i);
+        is_known |= own.get_double(i) != 0;
+      }
+    }
+    if (is_known) return total;
+  }
+  return channel_magnitudes(group, values);
+}
+
 void Pruner::prune_channels(Model& step, double share) const {
   std::map<std::string, TensorPtr> values;
   std::map<std::string, Tensor> masks;
@@ -172,7 +218,7 @@ void Pruner::prune_channels(Model& step, double share) const {
     masks.emplace(name, ones_like(*values[name]));
   }
   for (const ChannelGroup& group : groups_) {
-    const std::vector<double> magnitude = channel_magnitudes(group, values);
+    const std::vector<double> magnitude = importance_of(group, step, values);
     std::vector<int64_t> order(magnitude.size());
     std::iota(order.begin(), order.end(), 0);
     std::stable_sort(order.begin(), order.end(), [&](int64_t a, int64_t b) {

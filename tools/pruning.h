@@ -9,6 +9,7 @@
 #include "driver/engine/model.h"
 #include "graph/graph.h"
 #include "train/channels.h"
+#include "train/training_step.h"
 
 namespace tessera {
 
@@ -21,6 +22,11 @@ struct PruneSpec {
 // "0.8": weights; "2:4": a pattern; "channels:0.5". UserError TSR-4080 for anything else; empty: kNone.
 PruneSpec prune_spec(const std::string& text);
 
+// By what channels are chosen.
+enum class Importance : uint8_t { kMagnitude, kTaylor, kScale };
+// "l1", "taylor", "bn".
+Importance importance_named(const std::string& name);
+
 // A mask of `weights`: ones where a weight stays. Ties fall to the later ones.
 Tensor magnitude_mask(const Tensor& weights, double share);
 // Neighbours along `dim` and those behind it, together; a rest that is no whole group stays.
@@ -29,10 +35,14 @@ Tensor pattern_mask(const Tensor& weights, int64_t stays, int64_t of_each, size_
 class Pruner {
  public:
   // `parameters`: names of those of `model` that learn. UserError TSR-2083: none of its layers can be pruned.
-  Pruner(const Graph& model, const std::vector<std::string>& parameters, const PruneSpec& spec);
+  // TSR-4080: another importance than magnitudes, without channels that go.
+  Pruner(const Graph& model, const std::vector<std::string>& parameters, const PruneSpec& spec,
+         Importance importance = Importance::kMagnitude);
 
   bool is_used() const { return spec_.kind != PruneSpec::Kind::kNone; }
   const std::vector<std::string>& masked() const { return masked_; }
+  // Dimensions whose importance the step is to keep.
+  std::vector<WeighedDim> weighed() const;
   // Before an epoch (from 0): weights that are to go become zeros, and stay so. Nothing in the first fifth of the
   // epochs, ever more up to three fifths of them, as Zhu and Gupta (2017) have it.
   void at_epoch(Model& step, int64_t epoch, int64_t epochs) const;
@@ -45,7 +55,11 @@ class Pruner {
  private:
   void prune_channels(Model& step, double share) const;
 
+  std::vector<double> importance_of(const ChannelGroup& group, const Model& step,
+                                    const std::map<std::string, TensorPtr>& values) const;
+
   const PruneSpec spec_;
+  const Importance importance_;
   std::vector<std::string> masked_;
   std::map<std::string, size_t> sum_dim_;  // kPattern: from which dimension on a weight is summed over
   std::vector<ChannelGroup> groups_;

@@ -61,7 +61,7 @@ def lenet(seed=0, widths=(16, 32, 64)):
     return g
 
 
-def lenet_onnx(path, seed=0):
+def lenet_onnx(path, seed=0, widths=(16, 32, 64)):
     import onnx
     from onnx import TensorProto, helper, numpy_helper
 
@@ -79,7 +79,7 @@ def lenet_onnx(path, seed=0):
               helper.make_node("Gemm", ["fc1.relu", "fc2.weight", "fc2.bias"], ["scores"], "fc2", transB=1)]
     border = [helper.make_tensor_value_info(name, TensorProto.FLOAT, shape)
               for name, shape in (("x", ["n", 1, 8, 8]), ("scores", ["n", 10]))]
-    initializers = [numpy_helper.from_array(array, name) for name, array in lenet_weights(seed).items()]
+    initializers = [numpy_helper.from_array(array, name) for name, array in lenet_weights(seed, widths).items()]
     model = helper.make_model(helper.make_graph(nodes, "lenet", border[:1], border[1:], initializers),
                               opset_imports=[helper.make_opsetid("", 17)], ir_version=9)
     onnx.checker.check_model(model)

@@ -31,6 +31,7 @@ struct DriverOptions {
   Emit emit = Emit::kModule;
   std::string c_name = {};  // kCSource: of the files, without what stands behind the point; empty: the model's name
   int64_t max_applications = INT64_MAX;  // of optional passes (pass_application.h)
+  bool for_training = false;             // ImportOptions
   GraphChoice graph_choice;              // what is done otherwise than by default
   RunnerOptions runner;
   std::shared_ptr<Decisions> decisions = default_decisions();  // never null

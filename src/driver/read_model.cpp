@@ -116,7 +116,8 @@ ImportedModel read_with_data_sizes(const DriverOptions& driver, const ImportOpti
 ImportedModel read_for_sizes(const DriverOptions& driver, const CompileOptions& options, PassRunner& runner,
                              const ModelReader& reader, const std::string& name) {
   const ReadModel read = [read = reader.read, name](const ImportOptions& import) { return named(read(import), name); };
-  const ImportOptions import = import_options(options);
+  ImportOptions import = import_options(options);
+  import.for_training = driver.for_training;
   const std::vector<SymbolRange> symbols = open_ranges(options);
   if (symbols.empty()) return runner.run(kImport, [&] { return read_with_data_sizes(driver, import, read); });
   const bool reads_open = reader.reads_open;

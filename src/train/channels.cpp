@@ -259,9 +259,13 @@ std::vector<ChannelGroup> channel_groups(const Graph& model, const OpTable& ops)
     for (size_t d = 0; d < shape.size(); ++d) {
       const Place place = analysis.place(value, d), root = forest.root(place);
       if (forest.is_fixed(place) || forest.extent(root) < 2) continue;
-      ChannelDim dim{model.value(value).name, d, forest.extent(place) / forest.extent(root), false};
-      for (const NodeId user : users[static_cast<size_t>(value)])
-        dim.produces |= writes(model, model.node(user), value, d);
+      ChannelDim dim{model.value(value).name, d, forest.extent(place) / forest.extent(root)};
+      for (const NodeId user : users[static_cast<size_t>(value)]) {
+        const Node& reader = model.node(user);
+        dim.produces |= writes(model, reader, value, d);
+        dim.scales |= reader.op->kind == OpKind::kComposite && reader.inputs.size() > 1 && reader.inputs[1] == value &&
+                      reader.attrs.get_or<std::string>("name", "") == "batch_norm";
+      }
       if (!groups.count(root)) order.push_back(root);
       groups[root].channels = forest.extent(root);
       groups[root].dims.push_back(std::move(dim));
@@ -292,6 +296,18 @@ std::vector<double> channel_magnitudes(const ChannelGroup& group, const std::map
       sum += magnitude;
     }
     for (size_t c = 0; c < own.size() && sum > 0; ++c) total[c] += own[c] / sum;
+  }
+  return total;
+}
+
+std::vector<double> channel_scales(const ChannelGroup& group, const std::map<std::string, TensorPtr>& values) {
+  std::vector<double> total;
+  for (const ChannelDim& dim : group.dims) {
+    const auto found = values.find(dim.constant);
+    if (!dim.scales || found == values.end()) continue;
+    total.resize(static_cast<size_t>(group.channels), 0);
+    for (int64_t i = 0; i < found->second->num_elements(); ++i)
+      total[static_cast<size_t>(i / dim.repeat % group.channels)] += std::abs(found->second->get_double(i));
   }
   return total;
 }

@@ -23,6 +23,7 @@ struct ChannelDim {
   size_t dim = 0;
   int64_t repeat = 1;
   bool produces = false;  // the product that reads the constant writes these channels; else it reads them
+  bool scales = false;    // a batch normalisation multiplies the channels with it
 };
 
 struct ChannelGroup {
@@ -39,6 +40,10 @@ using KeptChannels = std::vector<std::vector<bool>>;
 // The sum over a group's producing constants of the magnitudes that belong to each channel, each constant's divided by
 // its mean, so that no layer counts more for its scale. `value_of` answers the constants' values.
 std::vector<double> channel_magnitudes(const ChannelGroup& group, const std::map<std::string, TensorPtr>& values);
+
+// The magnitudes of what batch normalisations multiply each channel with (Liu et al. 2017), the sum of several; empty:
+// there is none.
+std::vector<double> channel_scales(const ChannelGroup& group, const std::map<std::string, TensorPtr>& values);
 
 // `model` without the other channels. The groups are channel_groups(model).
 Graph with_channels(const Graph& model, const std::vector<ChannelGroup>& groups, const KeptChannels& kept,

@@ -7,6 +7,7 @@
 #include <limits>
 #include <map>
 #include <optional>
+#include <random>
 #include <set>
 
 #include "arith/simplify.h"
@@ -104,6 +105,9 @@ class StepBuilder {
       refuse("TSR-2082", fmt::format("the model has states: {}", model_.states[0].name),
              "a model whose weights are constants");
     if (model_.num_own_outputs() == 0) refuse("TSR-2082", "the model has no outputs", "a model with an output");
+    if (options_.parallel.is_cut() && (!options_.weighed.empty() || !options_.distillation.features.empty()))
+      refuse("TSR-2085", "importance of channels, or features of a teacher, of gradients that ranks have parts of",
+             "zero = 0");
     choose_parameters();
     forward();
     return update();
@@ -153,6 +157,7 @@ class StepBuilder {
         state_of_[value] = graph_.add_input(model_.value(value).name, type);
         map_[index(value)] = o.cast(state_of_[value], read);
       }
+    make_projections();
     const auto is_dropout = [](const Node& node) { return is_composite(&node, "dropout"); };
     reads_step_ = std::any_of(model_.nodes().begin(), model_.nodes().end(), is_dropout);
     if (reads_step_) done_ = graph_.add_input(graph_.unique_name("training.step"), {DType::kI64, {}, {}});
@@ -195,7 +200,100 @@ class StepBuilder {
     append_nodes(graph_, teacher, map, "teacher/");
     const ValueId scores = with_classes_second(o, map[index(scores_in(teacher))], graph_.inputs[0]).first;
     const ValueId part = distillation_loss(o, options_.loss, how.temperature, student, scores);
-    return o.add(o.times(loss, 1 - how.weight), o.times(part, how.weight));
+    ValueId sum = o.add(o.times(loss, 1 - how.weight), o.times(part, how.weight));
+    for (size_t i = 0; i < how.features.size(); ++i) {
+      const ValueId wanted = map[index(named(teacher, how.features[i].teacher, "the teacher"))];
+      const ValueId given = projected(o, map_[index(named(model_, how.features[i].student, "the model"))], i);
+      const ValueId apart = o.sub(o.cast(given, o.type(loss).dtype), o.cast(wanted, o.type(loss).dtype));
+      const double share = how.feature_weight / static_cast<double>(std::max<int64_t>(o.type(apart).num_elements(), 1));
+      sum = o.add(sum, o.times(o.total(o.mul(apart, apart)), share));
+    }
+    return sum;
+  }
+
+  static ValueId named(const Graph& graph, const std::string& name, const std::string& whose) {
+    std::vector<std::string> names;
+    for (const Node& node : graph.nodes())
+      for (const ValueId output : node.outputs) {
+        if (node.op->kind == OpKind::kConstant || !is_real(graph.type(output).dtype)) continue;
+        if (graph.value(output).name == name) return output;
+        names.push_back(graph.value(output).name);
+      }
+    constexpr size_t kShown = 12;
+    const bool more = names.size() > kShown;
+    if (more) names.resize(kShown);
+    refuse("TSR-2082", fmt::format("{} has no value '{}' to distill", whose, name),
+           fmt::format("{}{}", fmt::join(names, ", "), more ? ", ..." : ""));
+  }
+
+  // The dimension in which two features differ, where a linear map makes one of the other; none: they are alike.
+  std::optional<size_t> projected_dim(const FeaturePair& pair, const Shape& teacher, const Shape& student) const {
+    std::vector<size_t> apart;
+    for (size_t d = 0; d < std::min(teacher.size(), student.size()); ++d)
+      if (!equal_extents(teacher[d], student[d])) apart.push_back(d);
+    const bool can_be =
+        teacher.size() == student.size() &&
+        (apart.empty() || (apart.size() == 1 && apart[0] > 0 && (apart[0] == 1 || apart[0] + 1 == teacher.size())));
+    if (!can_be)
+      refuse("TSR-2082",
+             fmt::format("'{}' of the teacher is {}, and '{}' of the model {}", pair.teacher, to_string(teacher),
+                         pair.student, to_string(student)),
+             "values of one shape, or with another number of channels (dimension 1 or the last)");
+    return apart.empty() ? std::nullopt : std::optional(apart[0]);
+  }
+
+  // States of the maps between features of different widths: uniform numbers to begin with, as a layer's are.
+  void make_projections() {
+    const Distillation& how = options_.distillation;
+    if (!(how.feature_weight >= 0) || !std::isfinite(how.feature_weight))
+      refuse("TSR-2081", fmt::format("feature_weight = {}", how.feature_weight), "a finite number, 0 or more");
+    if (!how.teacher) return;
+    for (size_t i = 0; i < how.features.size(); ++i) {
+      const FeaturePair& pair = how.features[i];
+      const TensorType &teacher = how.teacher->type(named(*how.teacher, pair.teacher, "the teacher")),
+                       &student = model_.type(named(model_, pair.student, "the model"));
+      projected_dims_.push_back(projected_dim(pair, teacher.shape, student.shape));
+      if (!projected_dims_.back()) continue;
+      const size_t d = *projected_dims_.back();
+      const int64_t to = teacher.dims()[d], from = student.dims()[d];
+      std::vector<int64_t> dims = {to, from};
+      if (d + 1 < student.shape.size()) dims.resize(student.shape.size(), 1);  // a convolution of single pixels
+      const DType dtype = updated_in(student.dtype);
+      std::mt19937_64 random(options_.seed + i);
+      const double bound = 1 / std::sqrt(static_cast<double>(from));
+      const auto state = [&](const char* part, const std::vector<int64_t>& of_dims) {
+        Tensor initial(dtype, of_dims);
+        for (int64_t e = 0; e < initial.num_elements(); ++e)
+          initial.set_double(e, bound * (2 * static_cast<double>(random() >> 11) * 0x1p-53 - 1));
+        const std::string name = fmt::format("distill.{}.{}", pair.student, part);
+        const ValueId input = graph_.add_input(graph_.unique_name(name), TensorType{dtype, make_shape(of_dims), {}});
+        projections_.push_back({name, input, std::make_shared<const Tensor>(std::move(initial))});
+      };
+      state("weight", dims);
+      state("bias", {to});
+    }
+  }
+
+  ValueId projected(const GraphOps& o, ValueId feature, size_t pair) const {
+    if (!projected_dims_[pair]) return feature;
+    const size_t d = *projected_dims_[pair];
+    size_t place = 0;
+    for (size_t i = 0; i < pair; ++i) place += projected_dims_[i] ? 2 : 0;
+    const ValueId weight = projections_[place].input, bias = projections_[place + 1].input;
+    const ValueId x = o.cast(feature, o.type(weight).dtype);
+    const size_t rank = o.type(x).shape.size();
+    if (d + 1 == rank) return o.add(o.op("matmul", {x, weight}, {{"transpose_a", false}, {"transpose_b", true}}), bias);
+    const std::vector<int64_t> ones(rank - 2, 1), zeros(rank - 2, 0);
+    std::vector<int64_t> channels(rank - 1, 1);
+    channels[0] = o.type(bias).dims()[0];
+    const ValueId y = o.op("conv", {x, weight},
+                           {{"strides", ones},
+                            {"pads_begin", zeros},
+                            {"pads_end", zeros},
+                            {"dilations", ones},
+                            {"input_dilations", ones},
+                            {"groups", int64_t{1}}});
+    return o.add(y, o.op("reshape", {bias}, {{"shape", make_shape(channels)}}));
   }
 
   bool has_master(ValueId parameter) const {
@@ -239,8 +337,9 @@ class StepBuilder {
       return;
     }
     if (is_composite(&node, "dropout")) {
+      const auto seed = static_cast<uint64_t>(node.attrs.get_or<int64_t>("seed", static_cast<int64_t>(options_.seed)));
       map_[index(node.outputs[0])] =
-          dropped({builder, ops_}, operands[0], node.attrs.get<double>("ratio"), options_.seed, done_, num_dropouts_++);
+          dropped({builder, ops_}, operands[0], node.attrs.get<double>("ratio"), seed, done_, num_dropouts_++);
       return;
     }
     if (is_narrowed(node)) {
@@ -370,6 +469,7 @@ class StepBuilder {
   TrainingStep update() {
     std::vector<ValueId> wrt;
     for (const ValueId value : parameters_) wrt.push_back(state_of_.at(value));
+    for (const Projection& projection : projections_) wrt.push_back(projection.input);
     const size_t num_own = model_.inputs.size() + 2;
     Graph graph = share_batch(gradients(graph_, scaled_loss_ >= 0 ? scaled_loss_ : graph_.outputs[0], wrt, ops_),
                               model_.inputs.size() + 1, statistics_.size(), options_.parallel, ops_);
@@ -398,6 +498,8 @@ class StepBuilder {
         states.push_back({names->back(), graph.inputs[input++], -1,
                           is_part ? std::make_shared<const Tensor>(own_shard(*first, options_.parallel)) : first});
       }
+    for (const Projection& projection : projections_)
+      states.push_back({free_name(projection.name), graph.inputs[input++], -1, projection.initial});
     std::vector<Moving> last;  // what counts steps
     const auto number_state = [&](const char* name, DType dtype, bool is_there, TensorPtr initial) {
       const ValueId before =
@@ -420,16 +522,21 @@ class StepBuilder {
       last[2].after =
           o.op("select", {has_grown(o, grown), o.integer(0), o.op("select", {ok_, o.plus(grown, 1), o.integer(0)})});
     }
+    std::vector<Moving> weighed = weigh(o, states, given);
     if (options_.clip_norm > 0) clip(o, given);
 
     builder.set_loc("training.step");
     const ValueId number = o.plus(updates, 1);
     const StepNumbers numbers{rate, o.cast(number, DType::kF64), ok_};
     std::vector<Moving> moments, masks;
-    for (size_t i = 0; i < parameters_.size(); ++i) {
+    std::vector<size_t> learnt;  // numbers of states
+    for (size_t i = 0; i < states.size(); ++i)
+      if (i < parameters_.size() || i >= parameters_.size() + statistics_.size()) learnt.push_back(i);
+    for (size_t g = 0; g < learnt.size(); ++g) {
+      const size_t i = learnt[g];
       builder.set_loc(states[i].name + ".update");
       const Shards shards(o, options_.parallel);
-      const TensorType type = whole[i];
+      const TensorType type = i < whole.size() ? whole[i] : graph.type(states[i].before);
       const bool is_cut = options_.parallel.is_cut();
       const ValueId own = is_cut && !has_parts() ? shards.own(shards.row(states[i].before)) : states[i].before;
       const TensorType wide = {updated_in(type.dtype), graph.type(own).shape, {}};
@@ -442,7 +549,7 @@ class StepBuilder {
         if (is_cut) step.cut.push_back({wanted, {wide.dtype, type.shape, {}}});
       }
       const std::vector<ValueId> next =
-          optimizer_step(o, options_.optimizer, numbers, o.cast(own, wide.dtype), o.cast(given[i], wide.dtype), before);
+          optimizer_step(o, options_.optimizer, numbers, o.cast(own, wide.dtype), o.cast(given[g], wide.dtype), before);
       ValueId after = o.cast(next[0], type.dtype);
       if (is_cut && !has_parts()) after = shards.whole(after, type.shape);
       if (is_masked(states[i].name)) {
@@ -471,10 +578,34 @@ class StepBuilder {
       last[0].after = kept_unless_ok(o, number, done);
     }
     std::rotate(last.begin(), last.begin() + 1, last.end());  // the number of steps is the last of all
-    for (const auto* more : {&moments, &masks, &last}) states.insert(states.end(), more->begin(), more->end());
+    for (const auto* more : {&moments, &masks, &weighed, &last})
+      states.insert(states.end(), more->begin(), more->end());
     finish(graph, num_own, states);
     step.graph = std::move(graph);
     return step;
+  }
+
+  // How much the loss changes without what one entry of a parameter's dimension makes.
+  std::vector<Moving> weigh(const GraphOps& o, const std::vector<Moving>& states, const std::vector<ValueId>& given) {
+    std::vector<Moving> result;
+    for (size_t i = 0; i < parameters_.size(); ++i) {
+      const auto found = std::find_if(options_.weighed.begin(), options_.weighed.end(),
+                                      [&](const WeighedDim& dim) { return dim.parameter == states[i].name; });
+      if (found == options_.weighed.end()) continue;
+      o.builder.set_loc(states[i].name + ".importance");
+      std::vector<int64_t> axes = o.all_axes(given[i]);
+      axes.erase(axes.begin() + static_cast<std::ptrdiff_t>(found->dim));
+      const auto f32 = [&](ValueId v) { return o.cast(v, DType::kF32); };
+      ValueId change = o.mul(f32(states[i].before), f32(given[i]));
+      if (!axes.empty()) change = o.reduce("sum", change, axes, false);
+      const std::string name = free_name(states[i].name + ".importance");
+      const TensorType type = o.type(change);  // adding an input moves the graph's own
+      const ValueId before = o.builder.graph().add_input(o.builder.graph().unique_name(name), type);
+      const ValueId moved =
+          o.add(o.times(before, kImportanceMomentum), o.times(o.mul(change, change), 1 - kImportanceMomentum));
+      result.push_back({name, before, kept_unless_ok(o, moved, before), nullptr});
+    }
+    return result;
   }
 
   static void finish(Graph& graph, size_t num_own, const std::vector<Moving>& states) {
@@ -588,7 +719,14 @@ class StepBuilder {
   const OpTable& ops_;
   std::vector<ValueId> parameters_, statistics_;  // of the model
   std::map<ValueId, ValueId> next_statistics_;
-  std::set<std::string> taken_;  // names of states
+  struct Projection {
+    std::string name;
+    ValueId input;
+    TensorPtr initial;
+  };
+  std::vector<Projection> projections_;                // a weight and a bias for each
+  std::vector<std::optional<size_t>> projected_dims_;  // by pair of features
+  std::set<std::string> taken_;                        // names of states
   Graph graph_;
   std::vector<ValueId> map_;
   std::map<ValueId, ValueId> state_of_;  // by the constant of the model

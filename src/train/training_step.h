@@ -6,9 +6,9 @@
 //   learning_rate  f64[]: another one for each step costs nothing
 // The results are `loss`, the mean over the batch, and `correct`, how many targets have the largest score (i64[]; 0 for
 // mean squared error); with a guard or a scaled loss `finite`, too. States, in order: the parameters under their
-// constants' names, running statistics of batch normalisations and ranges of fake quantisations, the optimizer's
-// moments
-// ("NAME.squares", in f32 for parameters of 16 bits), masks ("NAME.mask"), those of a scaled loss
+// constants' names, running statistics of batch normalisations and ranges of fake quantisations, maps between features
+// ("distill.NAME.weight", "distill.NAME.bias"), the optimizer's moments ("NAME.squares", in f32 for parameters of 16
+// bits), masks ("NAME.mask"), importance of channels ("NAME.importance"), those of a scaled loss
 // ("training.loss_scale", "training.scaled_steps", "training.updates"), and the number of steps done
 // ("training.step", i64[]).
 #pragma once
@@ -27,12 +27,29 @@ namespace tessera::inline train {
 
 constexpr int64_t kScaleGrowth = 2000;  // torch.amp.GradScaler's
 
+// A value of the teacher that one of the model learns to be like (Romero et al. 2015), by their names. Where they
+// differ in one dimension, the channels of an image or the last one, a linear map that is learnt with the model, states
+// "distill.STUDENT.weight" and ".bias", is between them.
+struct FeaturePair {
+  std::string teacher, student;
+};
+
 // A model whose answers another one learns. Its weights stay what they are.
 struct Distillation {
   const Graph* teacher = nullptr;  // of the same input and output types; null: none
   double weight = 0.9;             // how much of the loss it is; the rest is that of the targets
   double temperature = 4;          // that scores are divided by
+  std::vector<FeaturePair> features = {};
+  double feature_weight = 1;  // of each pair's mean squared difference, which is added to the loss
 };
+
+// How much a loss changes without what dimension `dim` of a parameter numbers: the square of the sum of weights times
+// their gradients (Molchanov et al. 2019), of which the state "NAME.importance" f32[extent] has a moving average.
+struct WeighedDim {
+  std::string parameter;
+  size_t dim = 0;
+};
+constexpr double kImportanceMomentum = 0.9;
 
 struct TrainingOptions {
   LossKind loss = LossKind::kCrossEntropy;
@@ -57,6 +74,7 @@ struct TrainingOptions {
   // Of parameters that have them: tensors of ones and zeros that parameters are multiplied with after each step, states
   // "NAME.mask".
   std::vector<std::string> masked;
+  std::vector<WeighedDim> weighed;  // one of a parameter
   // The loss is multiplied by it before gradients are taken, and these are divided by it, so that small ones are no
   // zeros in 16 bits; 0: not. A step whose gradients are not finite changes nothing but the scale, which is halved then
   // and doubled after kScaleGrowth steps that were done.

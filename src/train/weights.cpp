@@ -8,6 +8,8 @@
 #include <optional>
 #include <tuple>
 
+#include "graph/subgraph.h"
+#include "ops/op_util.h"
 #include "support/error.h"
 
 namespace tessera::inline train {
@@ -115,11 +117,31 @@ Graph with_shared_constants(const Graph& model, const OpTable& ops) {
   });
 }
 
+namespace {
+
+bool is_one(const Graph& model, ValueId value) {
+  const Node* node = model.producer(value);
+  if (node && (node->op->name == "broadcast" || is_composite(*node, "dropout"))) return is_one(model, node->inputs[0]);
+  if (!node || node->op->kind != OpKind::kConstant) return false;
+  const TensorPtr tensor = node->attrs.get<TensorPtr>("value");
+  return tensor->num_elements() == 1 && is_real(tensor->dtype()) && tensor->get_double(0) == 1;
+}
+
+}  // namespace
+
 Graph without_dropouts(const Graph& model) {
   GraphRewriter rewriter(model);
-  return rewriter.run([](GraphRewriter&, const Node& node, const std::vector<ValueId>& inputs) {
-    return is_composite(node, "dropout") ? std::vector<ValueId>{inputs[0]} : std::vector<ValueId>{};
-  });
+  bool has_masks = false;
+  Graph result =
+      rewriter.run([&](GraphRewriter&, const Node& node, const std::vector<ValueId>& inputs) -> std::vector<ValueId> {
+        if (is_composite(node, "dropout")) return {inputs[0]};
+        // Of a dropout whose mask has a name: numbers times what became of ones.
+        const Node* factors = node.op->name == "mul" ? model.producer(node.inputs[1]) : nullptr;
+        if (!factors || !is_composite(*factors, "dropout") || !is_one(model, node.inputs[1])) return {};
+        has_masks = true;
+        return {inputs[0]};
+      });
+  return has_masks ? needed_part(result) : result;
 }
 
 TensorPtr as_dtype(const TensorPtr& tensor, DType dtype) {

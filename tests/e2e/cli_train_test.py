@@ -261,6 +261,121 @@ class Train(CliTest):
         again, _ = self.train("drop.graph", "--epochs", 3, "--seed", 1, "--in-order", "--json")
         self.assertEqual(json.loads(out)["losses"], json.loads(again)["losses"])
 
+    def test_dropouts_of_onnx(self):
+        """Those of all opsets drop while a model learns, whatever training_mode says; what is written has none."""
+        random = numpy.random.default_rng(1)
+        weights = [
+            numpy_helper.from_array((random.standard_normal(shape) / 8).astype(numpy.float32), name)
+            for name, shape in (("w1", (64, 64)), ("w2", (64, 10)))
+        ]
+
+        def losses(*arguments, opset=13, ratio=0.25, mode=None, mask=False, **attributes):
+            more, inputs = [], ["r"]
+            if opset < 12:
+                attributes["ratio"] = ratio
+            else:
+                more.append(numpy_helper.from_array(numpy.float32(ratio), "ratio"))
+                inputs.append("ratio")
+            if mode is not None:
+                more.append(numpy_helper.from_array(numpy.array(mode), "mode"))
+                inputs.append("mode")
+            nodes = [
+                helper.make_node("MatMul", ["x", "w1"], ["h"]), helper.make_node("Relu", ["h"], ["r"]),
+                helper.make_node("Dropout", inputs, ["d", "mask"] if mask else ["d"], **attributes),
+                helper.make_node("MatMul", ["d", "w2"], ["y"]),
+            ]  # fmt: skip
+            graph = helper.make_graph(
+                nodes, "dropping", [helper.make_tensor_value_info("x", onnx.TensorProto.FLOAT, ["N", 64])],
+                [helper.make_tensor_value_info("y", onnx.TensorProto.FLOAT, ["N", 10])], weights + more,
+            )  # fmt: skip
+            model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", opset)], ir_version=8)
+            onnx.save(model, self.folder / "drop.onnx")
+            out, _ = self.train("drop.onnx", "--epochs", 2, "--in-order", "--json", "-o", "trained.onnx", *arguments)
+            self.assertNotIn("Dropout", [node.op_type for node in onnx.load(self.folder / "trained.onnx").graph.node])
+            images = self.data["images"][self.data["test_index"]].astype(numpy.float32).reshape(-1, 64) / 16
+            (scores,) = onnxruntime.InferenceSession(self.folder / "trained.onnx").run(None, {"x": images})
+            report = json.loads(out)
+            self.assertEqual((scores.argmax(1) == self.data["labels"][self.data["test_index"]]).sum(), report["test_right"])
+            return report["losses"]
+
+        plain, dropping = losses(ratio=0), losses()
+        self.assertNotEqual(plain, dropping)
+        for same in (losses(mode=True), losses(mode=False), losses(opset=9), losses(mask=True), losses(mode=True, mask=True)):
+            self.assertEqual(same, dropping)
+        # The seed of a node is in place of the step's.
+        seven = losses("--seed", 7)
+        self.assertNotEqual(seven, dropping)
+        self.assertEqual(losses(seed=7, mode=True), seven)
+        self.assertEqual(losses("--seed", 3, seed=7), seven)
+        # The Graph API's dropout has the same numbers.
+        g = tessera.graph.Graph("dropping")
+        x = g.input("x", numpy.float32, (32, 64))
+        w1, w2 = (g.constant(numpy_helper.to_array(weight), name=weight.name) for weight in weights)
+        g.output("y", tessera.graph.dropout(tessera.graph.relu(x @ w1), ratio=0.25) @ w2)
+        g.save(self.folder / "drop.graph")
+        out, _ = self.train("drop.graph", "--epochs", 2, "--in-order", "--json")
+        self.assertEqual(json.loads(out)["losses"], dropping)
+
+    def test_importance_of_channels(self):
+        for importance in ("l1", "taylor"):
+            out, _ = self.train(
+                "lenet.onnx", "--epochs", 15, "--lr", 2e-3, "--prune", "channels:0.5", "--importance", importance,
+                "-o", f"{importance}.onnx", "--json",
+            )  # fmt: skip
+            self.assertGreater(json.loads(out)["test_right"], 0.94 * 359)
+        self.assertNotEqual(*((self.folder / f"{name}.onnx").read_bytes() for name in ("l1", "taylor")))
+        self.refused("TSR-2083", "--importance", "bn", "--prune", "channels:0.5", model="lenet.onnx")  # it has none
+        self.refused("TSR-4080", "--importance", "taylor", model="lenet.onnx")
+        # Behind a batch normalisation whose scales are small in known places, those channels go.
+        random = numpy.random.default_rng(2)
+        g = tessera.graph.Graph("scaled")
+        x = g.input("x", numpy.float32, (32, 1, 8, 8))
+        scale = numpy.array([1, 0.01, 1, 0.01, 0.01, 1, 1, 0.01], numpy.float32)
+        window = {"strides": [1, 1], "pads_begin": [1, 1], "pads_end": [1, 1], "dilations": [1, 1], "input_dilations": [1, 1], "groups": 1}
+        h = tessera.graph.conv(x, g.constant(make_models.weights(random, 8, 1, 3, 3), name="w"), **window)
+        h = tessera.graph.batch_norm(
+            h, g.constant(scale, name="scale"), g.constant(numpy.zeros(8, numpy.float32), name="shift"),
+            g.constant(numpy.zeros(8, numpy.float32), name="mean"), g.constant(numpy.ones(8, numpy.float32), name="variance"),
+            epsilon=1e-5,
+        )  # fmt: skip
+        h = tessera.graph.reshape(tessera.graph.relu(h), shape=[32, 512])
+        g.output("y", h @ g.constant(make_models.weights(random, 512, 10), name="fc"))
+        g.save(self.folder / "scaled.graph")
+        self.train("scaled.graph", "--epochs", 5, "--lr", 1e-5, "--prune", "channels:0.5", "--importance", "bn", "-o", "b.onnx", "-q")
+        kept = {t.name: numpy_helper.to_array(t) for t in onnx.load(self.folder / "b.onnx").graph.initializer}
+        self.assertEqual(kept["w"].shape, (4, 1, 3, 3))
+        self.assertEqual(sorted(a.shape for a in kept.values() if a.ndim == 2), [(256, 10)])
+        numpy.testing.assert_allclose(kept["scale"], numpy.ones(4), atol=0.05)
+
+    def test_features_of_a_teacher(self):
+        """A student of half the width learns the teacher's features through maps that its file does not have."""
+        self.train("lenet.onnx", "--epochs", 20, "--lr", 2e-3, "-o", "teacher.onnx", "-q")
+        make_models.lenet_onnx(str(self.folder / "narrow.onnx"), seed=5, widths=(4, 8, 16))
+        features = ("--distill-features", "conv2.pool=conv2.pool", "--distill-features", "fc1.relu=fc1.relu")
+        teacher = ("--distill", "teacher.onnx", "--epochs", 8, "--lr", 2e-3, "--in-order", "--json")
+        losses = {}
+        for name, more in (("with", features), ("heavy", (*features, "--feature-weight", 100)), ("without", ())):
+            out, _ = self.train("narrow.onnx", *teacher, *more, "-o", "student.onnx")
+            report = json.loads(out)
+            self.assertGreater(report["test_right"], (0.4 if name == "heavy" else 0.8) * 359)
+            losses[name] = report["losses"]
+            names = [t.name for t in onnx.load(self.folder / "student.onnx").graph.initializer]
+            self.assertFalse([name for name in names if name.startswith("distill")])
+        self.assertGreater(losses["with"][0], losses["without"][0])
+        apart = [losses["heavy"][i] - losses["without"][i] for i in (0, -1)]
+        self.assertLess(apart[1], 0.5 * apart[0])
+        # Breaks change nothing: the maps are states of the checkpoint.
+        for arguments in (("--checkpoint", "whole.st"), ("--checkpoint", "part.st")):
+            self.train("narrow.onnx", *teacher, *features, *arguments)
+        self.assertEqual((self.folder / "whole.st").read_bytes(), (self.folder / "part.st").read_bytes())
+        error = self.refused("TSR-2082", "--distill", "teacher.onnx", "--distill-features", "fc1=none", model="narrow.onnx")
+        self.assertIn("conv1.relu", error)
+        error = self.refused("TSR-2082", "--distill", "teacher.onnx", "--distill-features", "fc1=conv1", model="narrow.onnx")
+        self.assertIn("'fc1' of the teacher is [32,64], and 'conv1' of the model [32,4,8,8]", error)
+        self.refused("TSR-4080", "--distill", "teacher.onnx", "--distill-features", "fc1", model="narrow.onnx")
+        self.refused("TSR-4080", "--distill-features", "fc1=fc1", model="narrow.onnx")
+        self.refused("TSR-2081", "--distill", "teacher.onnx", "--feature-weight", "-1", model="narrow.onnx")
+
     def test_recurrent_layers_are_trained_as_loops(self):
         """Rows of a digit one after the other: the step has loops, and learns."""
         hidden = 32

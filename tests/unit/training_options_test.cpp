@@ -72,6 +72,7 @@ class Model {
     return graph_;
   }
   ValueId x() const { return x_; }
+  void rename(ValueId v, const std::string& name) { graph_.rename(v, name); }
 
  private:
   Graph graph_;
@@ -99,6 +100,15 @@ TrainingStep step_of(const Graph& model, const TrainingOptions& options) {
   EXPECT_THAT(verify(step.graph), testing::IsEmpty());
   EXPECT_EQ(print(parse_graph(print(step.graph), standard_ops())), print(step.graph));
   return step;
+}
+
+std::string refusal(const TrainingOptions& options, const Graph& model) {
+  try {
+    training_step(model, options, standard_ops());
+  } catch (const UserError& error) {
+    return error.diagnostic().id + ": " + error.diagnostic().message;
+  }
+  return "none";
 }
 
 TEST(GuardedStep, NothingChangesWithoutFiniteNumbers) {
@@ -266,6 +276,89 @@ TEST(Dropout, AsManyAreDroppedAsIsAsked) {
 }
 
 // Against the formula, and its gradient by differences.
+// What the state of importance is: a moving average of the square of the sum of weights times gradients.
+TEST(Pruning, ImportanceIsTheChangeOfTheLoss) {
+  const Graph model = perceptron(DType::kF64);
+  TrainingOptions options;
+  options.optimizer.kind = OptimizerKind::kSgd;
+  options.clip_norm = 1e-3;  // has no say
+  const std::string weight = parameter_names(model, standard_ops())[0];
+  for (const size_t dim : {0, 1}) {
+    options.weighed = {{weight, dim}};
+    const TrainingStep step = step_of(model, options);
+    const size_t at = state_named(step.graph, weight + ".importance");
+    GraphInterpreter interpreter;
+    const Tensor x = random_numbers({4, 6}, 3, DType::kF64), y = classes({0, 1, 2, 1});
+    // The gradients, by a step of plain descent whose rate is 1.
+    TrainingOptions plain;
+    plain.optimizer.kind = OptimizerKind::kSgd;
+    const TrainingStep plain_step = step_of(model, plain);
+    GraphSession descent(plain_step.graph, interpreter);
+    const Tensor before = descent.states()[0];
+    descent.call({x, y, rate(1)});
+    const Tensor after = descent.states()[0];
+    GraphSession session(step.graph, interpreter);
+    session.call({x, y, rate(0.1)});
+    const Tensor found = session.states()[at];
+    const int64_t rows = before.dims()[0], columns = before.dims()[1];
+    ASSERT_EQ(found.dims(), (Ints{dim == 0 ? rows : columns}));
+    for (int64_t i = 0; i < found.num_elements(); ++i) {
+      double sum = 0;
+      for (int64_t r = 0; r < rows; ++r)
+        for (int64_t c = 0; c < columns; ++c)
+          if ((dim == 0 ? r : c) == i) {
+            const int64_t e = r * columns + c;
+            sum += before.get_double(e) * (before.get_double(e) - after.get_double(e));
+          }
+      EXPECT_NEAR(found.get_double(i), (1 - kImportanceMomentum) * sum * sum, 1e-5 * sum * sum + 1e-12);
+    }
+  }
+}
+
+// Features are pulled towards the teacher's: their distance falls, through a map that is learnt where widths differ.
+TEST(Distillation, FeaturesFollowTheTeachers) {
+  const auto network = [](int64_t width, uint64_t seed) {
+    Model m(DType::kF32, seed);
+    const ValueId h = m.product(m.x(), "first", {6, width});
+    m.rename(h, "hidden");
+    return m.with_output(m.product(m.composite("relu", {h}), "second", {width, 3}));
+  };
+  for (const int64_t width : {8, 5}) {
+    SCOPED_TRACE(width);
+    const Graph teacher = network(8, 9), model = network(width, 2);
+    TrainingOptions options;
+    options.optimizer.kind = OptimizerKind::kAdam;
+    options.distillation.teacher = &teacher;
+    options.distillation.weight = 0;
+    options.distillation.features = {{"hidden", "hidden"}};
+    options.distillation.feature_weight = 10;
+    const TrainingStep step = step_of(model, options);
+    const auto has = [&](const std::string& name) {
+      return std::any_of(step.graph.states.begin(), step.graph.states.end(),
+                         [&](const State& state) { return state.name == name; });
+    };
+    EXPECT_EQ(has("distill.hidden.weight"), width != 8);
+    EXPECT_EQ(has("distill.hidden.bias.squares"), width != 8);
+    EXPECT_EQ(std::count(step.parameters.begin(), step.parameters.end(), "distill.hidden.weight"), 0);
+    GraphInterpreter interpreter;
+    GraphSession session(step.graph, interpreter);
+    const Tensor x = random_numbers({4, 6}, 3), y = classes({0, 1, 2, 1});
+    const double first = session.call({x, y, rate(0.05)})[0].get_double(0);
+    double last = first;
+    for (int i = 0; i < 60; ++i) last = session.call({x, y, rate(0.05)})[0].get_double(0);
+    EXPECT_LT(last, 0.15 * first);
+  }
+  const Graph teacher = network(8, 9), model = network(5, 2);
+  TrainingOptions options;
+  options.distillation.teacher = &teacher;
+  options.distillation.features = {{"hidden", "nowhere"}};
+  EXPECT_EQ(refusal(options, model), "TSR-2082: the model has no value 'nowhere' to distill");
+  options.distillation.features = {{"nowhere", "hidden"}};
+  EXPECT_EQ(refusal(options, model), "TSR-2082: the teacher has no value 'nowhere' to distill");
+  options.distillation.feature_weight = -1;
+  EXPECT_EQ(refusal(options, model), "TSR-2081: feature_weight = -1");
+}
+
 TEST(Distillation, ScoresFollowTheTeachers) {
   const Graph student = perceptron(DType::kF64, 1), teacher = perceptron(DType::kF64, 50);
   TrainingOptions options;
@@ -630,14 +723,6 @@ TEST(Channels, MagnitudesOfChannels) {
 }
 
 TEST(TrainingOptions, WhatIsRefused) {
-  const auto refusal = [](const TrainingOptions& options, const Graph& model) -> std::string {
-    try {
-      training_step(model, options, standard_ops());
-    } catch (const UserError& error) {
-      return error.diagnostic().id + ": " + error.diagnostic().message;
-    }
-    return "none";
-  };
   const Graph model = perceptron(), other = perceptron(DType::kF64);
   TrainingOptions options;
   options.distillation.teacher = &other;

@@ -9,6 +9,7 @@
 
 #include "arith/data_symbols.h"
 #include "arith/simplify.h"
+#include "import/common/equal_sizes.h"
 #include "import/common/limits.h"
 #include "import/common/options.h"
 #include "ops/composites/composites.h"
@@ -155,6 +156,10 @@ std::optional<EqualSizes> solve(const Expr& a, const Expr& b, const std::vector<
 
 }  // namespace
 
+void make_equal(const Expr& a, const Expr& b, const std::vector<SymbolRange>& symbols) {
+  if (const auto equal = solve(a, b, symbols)) throw EqualSizes(*equal);
+}
+
 // Throws EqualSizes for the first two extents that the operator wants to be equal and that can be made so.
 void Emitter::find_equal_sizes(std::string_view name, const std::vector<ValueId>& inputs, const Attrs& attrs) const {
   const bool broadcasts =
@@ -164,7 +169,7 @@ void Emitter::find_equal_sizes(std::string_view name, const std::vector<ValueId>
     if (one_fits && (is_const_int(a, 1) || is_const_int(b, 1))) return;
     if (as_int(a) && as_int(b)) return;
     if (equal_sizes(a, b)) return;
-    if (const auto equal = solve(a, b, emit_.graph.symbols)) throw EqualSizes(*equal);
+    make_equal(a, b, emit_.graph.symbols);
   };
   for (size_t i = 1; i < inputs.size(); ++i) {
     const Shape a = shape(inputs[0]), b = shape(inputs[i]);

@@ -27,6 +27,9 @@ struct ImportOptions {
   // Loop, Scan, LSTM, GRU and RNN become loops of the graph (graph/control_flow.h) where these can say what they do.
   // Without it, and otherwise, their steps are written out: programs of several sample sizes are compared call by call.
   bool loop_nodes = true;
+  // What training does and inference does not is kept as composites: dropouts, and batch normalisations that follow
+  // their batches are those whose statistics a training step moves.
+  bool for_training = false;
   // Not empty: dimensions with a range become these symbols, by name, and the model one graph whose shapes are
   // expressions of them, or NoGraph.
   std::vector<SymbolRange> symbols;

@@ -47,7 +47,8 @@ struct ImportShared {
   FailureList failures = {};
   FlowParts parts = {};
   OpenNodes open_nodes = {};
-  bool loop_nodes = false;  // ImportOptions
+  bool loop_nodes = false;    // ImportOptions
+  bool for_training = false;  // ImportOptions
   bool graph_alone = false;
   NoGraph first_step = {};  // the first node that needs steps of a run, once there is one
 };
@@ -108,6 +109,7 @@ class GraphImporter {
                  return declared_shapes_.find(name, [this](const std::string& other) { return one_element(other); });
                }} {
     state_.loop_nodes = shared.loop_nodes;
+    state_.for_training = shared.for_training;
   }
 
   BuildOutcome run(const ImportOptions& options) {
@@ -939,6 +941,7 @@ BuildOutcome build_model(std::shared_ptr<LoadedModel> model, const ImportOptions
                          const OpTable& ops, Evaluator& evaluator) {
   ImportShared shared{std::move(model), ops, evaluator};
   shared.loop_nodes = options.loop_nodes;
+  shared.for_training = options.for_training;
   shared.graph_alone = wanted == Wanted::kFixedGraph;
   try {
     return GraphImporter(shared).run(options);

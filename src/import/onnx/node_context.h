@@ -96,6 +96,7 @@ struct ImportState : EmitState {
   // one.
   std::function<std::optional<std::vector<int64_t>>(const std::string& name)> declared;
   bool loop_nodes = false;                                    // ImportOptions
+  bool for_training = false;                                  // ImportOptions
   std::vector<std::pair<ValueId, RuntimeCheck>> checks = {};  // of the graph so far
   // Steps are tried before pieces for operands of which some elements are known (FlowType::numbers).
   bool keeps_numbers = true;

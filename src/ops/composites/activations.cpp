@@ -341,7 +341,8 @@ std::vector<CompositeDef> definitions() {
        "x: a training step drops elements with this probability and divides the others by what is left.",
        1,
        1,
-       {number("ratio", "the probability, 0 to 1")},
+       {number("ratio", "the probability, 0 to 1"),
+        {"seed", AttrKind::kInt, false, "of its random numbers, in place of the training step's"}},
        [](CompositeBody& b) -> Result {
          require_real(b);
          if (const double ratio = attr(b, "ratio"); !(ratio >= 0 && ratio <= 1))

@@ -5,6 +5,7 @@
 #include <cmath>
 
 #include "arith/simplify.h"
+#include "import/common/equal_sizes.h"
 #include "import/onnx/operators/attention_heads.h"
 #include "import/onnx/operators/handlers.h"
 #include "import/onnx/read/dtypes.h"
@@ -82,9 +83,11 @@ void import_attention(NodeContext& c) {
     const bool is_bool = c.dtype(given) == DType::kBool;
     const Shape dims = c.shape(given);
     const bool whole = dims.empty() || is_const_int(dims.back(), 1) || size_at_most(keys, dims.back());
-    if (!whole && !size_at_most(dims.back() + Expr(1), keys) && !equal_sizes(dims.back(), keys))
+    if (!whole && !size_at_most(dims.back() + Expr(1), keys) && !equal_sizes(dims.back(), keys)) {
+      make_equal(dims.back(), keys, c.state().graph.symbols);  // before opset 24 there may not be fewer
       c.unsupported(
           fmt::format("a mask of {} keys of {}, which may be fewer or not", to_string(dims.back()), to_string(keys)));
+    }
     if (!whole) {
       Shape low(dims.size(), 0), high(dims.size(), 0);
       high.back() = keys - dims.back();

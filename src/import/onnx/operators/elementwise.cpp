@@ -226,10 +226,27 @@ Tensor uniform_numbers(uint32_t seed, const std::vector<int64_t>& dims) {
   return numbers;
 }
 
+// Where the model is to be trained, whether an exporter says that it is being trained or not: a composite that says how
+// many elements a step drops.
+void import_dropout_to_train(NodeContext& c) {
+  for (const char* name : {"is_test", "consumed_inputs"}) c.attrs.ignore(name);
+  Attrs attrs;
+  if (c.version() < 12) attrs.set("ratio", c.attrs.get_float("ratio", 0.5));
+  else attrs.set("ratio", c.has(1) ? c.const_float(1, "ratio") : 0.5);
+  if (c.attrs.has("seed")) attrs.set("seed", c.attrs.get_int("seed", 0));
+  const ValueId x = c.in(0);
+  if (!c.wants(1)) return c.out(0, c.composite("dropout", {x}, attrs));
+  const ValueId factors = c.composite("dropout", {c.broadcast(c.scalar_like(x, 1), c.shape(x))}, attrs);
+  c.out(0, c.mul(x, factors));
+  const ValueId mask = c.op("ne", {factors, c.scalar_like(x, 0)});
+  c.out(1, c.version() >= 10 ? mask : c.cast(mask, c.dtype(x)));
+}
+
 // For inference the values pass, and the mask is all true, as it is with a ratio of 0. Training with a seed drops the
 // same elements in every run; without one a run that asks for it is refused.
 void import_dropout(NodeContext& c) {
   c.require_inputs(1, 3);
+  if (c.state().for_training) return import_dropout_to_train(c);
   c.attrs.ignore("ratio");
   if (c.version() < 7 && c.attrs.get_int("is_test", 0) == 0) c.unsupported("is_test = 0; only inference is supported");
   const bool seeded = c.attrs.has("seed");

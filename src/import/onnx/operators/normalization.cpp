@@ -47,7 +47,9 @@ void import_batch_normalization(NodeContext& c) {
   const ValueId x = c.in(0);
   Attrs attrs = {{"epsilon", c.attrs.get_float("epsilon", kEpsilon)}};
   std::vector<ValueId> operands = c.all_inputs();
-  if (!training) {
+  if (!training || c.state().for_training) {
+    // A training step moves the statistics of what is read as for inference.
+    for (int i = 1; i < 3; ++i) c.out(i, operands[static_cast<size_t>(i) + 2]);
     for (size_t i = 1; i < 5; ++i) operands[i] = c.cast(operands[i], c.dtype(x));
     return c.out(0, c.composite("batch_norm", operands, attrs));
   }
