@@ -54,7 +54,7 @@ def lenet(seed=0, widths=(16, 32, 64)):
                        pads_end=[1, 1], dilations=[1, 1], input_dilations=[1, 1], groups=1)
         x = graph.add(x, g.constant(w[name + ".bias"].reshape(-1, 1, 1), name=name + ".bias"))
         x = graph.max_pool(graph.relu(x), window=[2, 2], strides=[2, 2], pads_begin=[0, 0], pads_end=[0, 0],
-                           dilations=[1, 1])
+                           dilations=[1, 1], name=name + ".pool")
     x = graph.reshape(x, shape=[n, 4 * widths[1]])
     x = graph.relu(linear(g, x, "fc1", w["fc1.weight"], w["fc1.bias"]))
     g.output("scores", linear(g, x, "fc2", w["fc2.weight"], w["fc2.bias"]))

@@ -70,8 +70,10 @@ class Recipes:
             make_models.lenet(seed, (3, 6, 12)).save(self.folder / "student.graph")
             options = ["--epochs", 200, "--lr", 0.005, "--seed", seed]
             alone, _ = self.right("student.graph", *options)
-            with_teacher, _ = self.right("student.graph", *options, "--distill", "teacher.graph")
-            print(f"student {seed}: {alone} alone, {with_teacher} with the teacher")
+            options += ["--distill", "teacher.graph"]
+            with_teacher, _ = self.right("student.graph", *options)
+            features, _ = self.right("student.graph", *options, "--distill-features", "conv2.pool=conv2.pool")
+            print(f"student {seed}: {alone} alone, {with_teacher} with the teacher, {features} with its features, too")
 
 
 def main():
