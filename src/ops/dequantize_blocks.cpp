@@ -106,6 +106,47 @@ Body body(const OpContext& ctx) {
   return body;
 }
 
+// The sum of v [rows, elements] over each group of a row, as many groups as `like` has.
+ValueId sum_of_groups(Adjoint& a, ValueId v, int64_t group, ValueId like) {
+  const Shape dims = a.type(v).shape, wanted = a.type(like).shape;
+  const int64_t groups = *as_int(wanted[1]), rest = groups * group - *as_int(dims[1]);
+  // A row may have more scales than its elements need, and a last group that is not whole.
+  const auto padded = [&](ValueId x, int64_t more) {
+    return more == 0 ? x
+                     : a.op("pad", {x, a.scalar(0, x)},
+                            {{"low", Shape{0, 0}}, {"high", Shape{0, more}}, {"mode", std::string("constant")}});
+  };
+  const ValueId whole = padded(v, rest);
+  return a.reduce("sum", a.reshape(whole, {dims[0], groups, group}), {2}, false);
+}
+
+// y = (number - zero) * scale: of scales, and of zero points that are floats. Bytes have none.
+std::vector<ValueId> scales_gradient(Adjoint& a) {
+  std::vector<ValueId> gradients(a.num_operands(), Adjoint::kNone);
+  if (a.num_operands() == 1) return gradients;
+  const int64_t group = a.attrs().get_int("group");
+  const ValueId scales = a.in(1);
+  if (a.wants(1)) {
+    std::vector<ValueId> operands = {a.in(0), a.filled(1, DType::kF32, a.type(scales).shape)};
+    if (a.num_operands() == 3) operands.push_back(a.in(2));
+    const ValueId numbers = a.op("dequantize_blocks", operands, a.attrs());
+    gradients[1] = a.cast(sum_of_groups(a, a.mul(a.gradient(), numbers), group, scales), a.type(scales).dtype);
+  }
+  if (a.num_operands() == 3 && a.wants(2)) {
+    const ValueId total = sum_of_groups(a, a.gradient(), group, scales);
+    ValueId each = a.neg(a.mul(total, a.cast(scales, a.type(total).dtype)));
+    const Shape zeros = a.type(a.in(2)).shape;
+    const int64_t have = *as_int(a.type(each).shape[1]), want = *as_int(zeros[1]);
+    if (want < have)
+      each = a.op("slice", {each}, {{"starts", Shape{0, 0}}, {"sizes", zeros}, {"steps", std::vector<int64_t>{1, 1}}});
+    if (want > have)
+      each = a.op("pad", {each, a.scalar(0, each)},
+                  {{"low", Shape{0, 0}}, {"high", Shape{0, want - have}}, {"mode", std::string("constant")}});
+    gradients[2] = a.cast(each, a.type(a.in(2)).dtype);
+  }
+  return gradients;
+}
+
 }  // namespace
 
 const OpDef& dequantize_blocks_op() {
@@ -123,7 +164,7 @@ const OpDef& dequantize_blocks_op() {
                 {"elements", AttrKind::kInt, false, "u2, u4, u8: of a row; as many as it has room for, otherwise"}},
       .infer = infer,
       .body = body,
-      .gradient = no_gradient("its operand is bytes"),
+      .gradient = scales_gradient,
       .example = R"(
 graph @main(%x: u8[1,4], %w: u8[1,2], %s: f32[1,2]) -> (%y: f32[1,2], %z: f32[1,3]) {
   %y = dequantize_blocks(%x) {format = "f16"} : f32[1,2]

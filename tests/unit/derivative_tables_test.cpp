@@ -108,7 +108,8 @@ TEST(DerivativeTables, EveryOperator) {
     SCOPED_TRACE(op->name);
     const Graph graph = parse_graph(op->example.substr(0, op->example.find("\nrun")), standard_ops());
     if (!graph.symbols.empty()) continue;
-    const std::string reason = check_derivatives(in_f64(graph, standard_ops()).graph);
+    const double tolerance = op->name == "dequantize_blocks" ? 1e-6 : 1e-9;  // it computes in f32
+    const std::string reason = check_derivatives(in_f64(graph, standard_ops()).graph, tolerance);
     if (reason.empty()) ++differentiated;
     else RecordProperty(op->name, reason);
     EXPECT_THAT(reason, testing::Not(testing::HasSubstr("no rule")));

@@ -699,6 +699,63 @@ TEST(Gradients, TiesOfPools) {
   }
 }
 
+// Of scales and of zero points that are floats; a last group may not be whole, and there may be more scales than groups.
+TEST(Gradients, ScalesOfBlocks) {
+  std::mt19937_64 random(11);
+  std::uniform_real_distribution<double> uniform(0.5, 2);
+  for (const auto& [format, bits] : {std::pair{"u2", 2}, {"u4", 4}, {"u8", 8}})
+    for (const bool has_zeros : {false, true})
+      for (const int64_t more : {0, 1, 2}) {
+        SCOPED_TRACE(fmt::format("{} {} {}", format, has_zeros, more));
+        constexpr int64_t kRows = 3, kElements = 10, kGroup = 4;
+        const int64_t groups = 3 + more, zeros = 3 + (2 - more), bytes = (kElements * bits + 7) / 8;
+        Graph graph;
+        GraphBuilder builder(graph);
+        const auto f32 = [](const Ints& dims) { return TensorType{DType::kF32, make_shape(dims), {}}; };
+        const ValueId x = graph.add_input("x", {DType::kU8, make_shape({kRows, bytes}), {}});
+        const ValueId s = graph.add_input("s", f32({kRows, groups}));
+        const ValueId z = has_zeros ? graph.add_input("z", f32({kRows, zeros})) : -1;
+        const ValueId w = graph.add_input("w", f32({kRows, kElements}));
+        std::vector<ValueId> operands = {x, s}, wanted = {s};
+        if (has_zeros) operands.push_back(z), wanted.push_back(z);
+        const auto op = [&](const char* name, std::vector<ValueId> inputs, Attrs attrs = {}) {
+          return builder.add(standard_ops().get(name), std::move(inputs), std::move(attrs));
+        };
+        const ValueId y = op("dequantize_blocks", operands,
+                             {{"format", std::string(format)}, {"group", kGroup}, {"elements", kElements}});
+        graph.outputs = {op("reduce", {op("mul", {y, w})},
+                            {{"axes", Ints{0, 1}}, {"keepdims", false}, {"kind", std::string("sum")}})};
+        std::vector<Tensor> inputs;
+        for (const ValueId input : graph.inputs) {
+          const TensorType& type = graph.type(input);
+          Tensor& tensor = inputs.emplace_back(type.dtype, type.dims());
+          for (int64_t i = 0; i < tensor.num_elements(); ++i) {
+            if (type.dtype == DType::kU8) tensor.set_int(i, static_cast<int64_t>(random() % 256));
+            else tensor.set_double(i, uniform(random));
+          }
+        }
+        GraphInterpreter interpreter;
+        const auto found = interpreter.evaluate(gradients(graph, graph.outputs[0], wanted, standard_ops()), inputs);
+        const auto at = [&](size_t i, int64_t row, int64_t column) {
+          return inputs[i].get_double(row * inputs[i].dims()[1] + column);
+        };
+        for (int64_t r = 0; r < kRows; ++r)
+          for (int64_t g = 0; g < std::max(groups, zeros); ++g) {
+            double of_scale = 0, of_zero = 0;
+            for (int64_t e = g * kGroup; e < std::min(kElements, (g + 1) * kGroup); ++e) {
+              const int64_t byte = inputs[0].get_int(r * bytes + e * bits / 8);
+              const int64_t number = (byte >> (e * bits % 8)) & ((1 << bits) - 1);
+              const double zero = has_zeros ? at(2, r, g) : 1 << (bits - 1);
+              const double weight = at(has_zeros ? 3 : 2, r, e);
+              of_scale += weight * (static_cast<double>(number) - zero);
+              of_zero -= weight * at(1, r, g);
+            }
+            if (g < groups) EXPECT_NEAR(found[1].get_double(r * groups + g), of_scale, 1e-4 * (1 + std::abs(of_scale)));
+            if (has_zeros && g < zeros) EXPECT_NEAR(found[2].get_double(r * zeros + g), of_zero, 1e-4 * (1 + std::abs(of_zero)));
+          }
+      }
+}
+
 // Ranks take the gradients of losses of their own, and the sum of all is meant.
 TEST(Gradients, Collectives) {
   struct Collective {
