@@ -85,9 +85,7 @@ std::vector<ValueId> gradient(Adjoint& a) {
       if (!extent) a.fail("weights " + to_string(w), "windows whose sizes are numbers");
       window.push_back(*extent);
     }
-    Attrs attrs = conv_attrs(a.attrs());
-    attrs.set("window", window);
-    gradients[1] = a.op("conv_weights", {a.in(0), a.gradient()}, std::move(attrs));
+    gradients[1] = conv_weights_gradient(a, a.in(0), a.gradient(), window);
   }
   return gradients;
 }

@@ -35,6 +35,35 @@ ValueId turned(Adjoint& a, ValueId w, int64_t groups) {
   return turns ? a.op("slice", {w}, {{"starts", starts}, {"sizes", shape}, {"steps", steps}}) : w;
 }
 
+// dw[o,c,k] = sum of x[n,c,i] * dy[n,o,p] with p = i * gap - k * dilation + pad; k counted from the other end, that is
+// where a window of dy lies that moves by the gaps. kNone: the image has no gaps, or sizes are no numbers.
+ValueId by_gradient_as_image(Adjoint& a, ValueId x, ValueId dy, const Ints& window) {
+  const Attrs& attrs = a.attrs();
+  const Ints strides = attrs.get_ints("strides"), dilations = attrs.get_ints("dilations"),
+             gaps = attrs.get_ints("input_dilations"), pads = attrs.get_ints("pads_begin");
+  bool has_gaps = false;
+  Ints begin, end;
+  for (size_t d = 0; d < window.size(); ++d) {
+    const auto image = as_int(a.type(x).shape[d + 2]), places = as_int(a.type(dy).shape[d + 2]);
+    if (!image || !places || *image < 1 || *places < 1 || strides[d] > gaps[d]) return Adjoint::kNone;
+    has_gaps |= gaps[d] > 1;
+    const int64_t reach = (window[d] - 1) * dilations[d];
+    begin.push_back(reach - pads[d]);
+    end.push_back((*image - 1) * gaps[d] + 1 + pads[d] - ((*places - 1) * strides[d] + 1));
+  }
+  if (!has_gaps) return Adjoint::kNone;
+  const int64_t groups = attrs.get_int("groups");
+  const ValueId swapped = a.op("conv_weights", {dy, x},
+                               {{"strides", gaps},
+                                {"pads_begin", begin},
+                                {"pads_end", end},
+                                {"dilations", dilations},
+                                {"input_dilations", strides},
+                                {"groups", groups},
+                                {"window", window}});
+  return turned(a, swapped, groups);
+}
+
 }  // namespace
 
 std::vector<AttrDef> conv_attr_defs() {
@@ -76,6 +105,13 @@ ValueId conv_image_gradient(Adjoint& a, ValueId x, ValueId w, ValueId dy) {
                {"dilations", dilations},
                {"input_dilations", strides},
                {"groups", groups}});
+}
+
+ValueId conv_weights_gradient(Adjoint& a, ValueId x, ValueId dy, const std::vector<int64_t>& window) {
+  if (const ValueId swapped = by_gradient_as_image(a, x, dy, window); swapped != Adjoint::kNone) return swapped;
+  Attrs attrs = conv_attrs(a.attrs());
+  attrs.set("window", window);
+  return a.op("conv_weights", {x, dy}, std::move(attrs));
 }
 
 }  // namespace tessera::inline ops

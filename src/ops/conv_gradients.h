@@ -16,4 +16,8 @@ Attrs conv_attrs(const Attrs& attrs);
 // size that a run decides.
 ValueId conv_image_gradient(Adjoint& a, ValueId x, ValueId w, ValueId dy);
 
+// The gradient of its weights, whose windows have these extents. Of an image whose elements lie apart, as that of a
+// transposed convolution, image and gradient change places: their zeros are not multiplied then.
+ValueId conv_weights_gradient(Adjoint& a, ValueId x, ValueId dy, const std::vector<int64_t>& window);
+
 }  // namespace tessera::inline ops
