@@ -387,6 +387,8 @@ int train_model(const TrainCommand& command) {
       refuse("TSR-6231", fmt::format("the model has {} inputs", model.num_own_inputs()), "a model with one input");
     require_batch(data, batch_of(model.type(model.inputs[0])) * parallel.parts());
     TrainingStep made = training_step(model, options, standard_ops());
+    if (settings.empty()) describe(parallel, model, made);
+    loop_options.settings = settings;
     if (pruner->is_used())
       loop_options.at_epoch = [&pruner = *pruner, epochs = command.epochs](Model& model, int64_t epoch) {
         pruner.at_epoch(model, epoch, epochs);
