@@ -447,7 +447,7 @@ class QuantizeSettings:
     @min_speedup.setter
     def min_speedup(self, arg: float, /) -> None: ...
 
-def quantize(model: str, output: str, settings: QuantizeSettings, sample: Callable, count: int, target: str, threads: int, dims: Mapping[str, Sequence[int]], shapes: Mapping[str, Sequence[int]]) -> str:
+def quantize(model: str, output: str, settings: QuantizeSettings, sample: Callable, count: int, target: str, threads: int, dims: Mapping[str, Sequence[int]], shapes: Mapping[str, Sequence[int]], labels: Sequence[int]) -> str:
     """Quantises a model file, and returns the report as JSON."""
 
 def version() -> str:
