@@ -18,6 +18,7 @@
 #include "ops/composites/composites.h"
 #include "ops/op_util.h"
 #include "support/error.h"
+#include "types/collective.h"
 
 namespace tessera::inline diagnose {
 namespace {
@@ -98,6 +99,14 @@ class GradientChecker {
                        .node = {},
                        .legal = "a model with something to differentiate",
                        .hint = {}});
+    // Their gradients are of the sum of all ranks' losses, and one process has one of them.
+    for (const Node& node : graph.nodes())
+      if (const auto kind = find_collective_kind(node.op->name); kind && *kind != CollectiveKind::kAllReduce)
+        throw UserError({.id = "TSR-2084",
+                         .message = fmt::format("{} gives each of several ranks something else", node.op->name),
+                         .node = node.loc,
+                         .legal = "a model that one process computes",
+                         .hint = {}});
     // First, so that operators without a gradient are refused before anything is computed.
     const Objective whole = objective(graph, outputs, wrt);
     GradientCheck result;
@@ -175,6 +184,8 @@ class GradientChecker {
   // Each element with a weight of its own, so that a gradient that mixes elements up is seen.
   ValueId weighted(GraphBuilder& builder, ValueId output) {
     const TensorType type = builder.graph().type(output);
+    // An operator may give f32 whatever it reads.
+    if (type.dtype != DType::kF64) output = builder.add(ops_.get("cast"), {output}, {{"to", DType::kF64}});
     if (!static_dims(type.shape)) {  // decided by data: y + y * y
       const ValueId square = builder.add(ops_.get("mul"), {output, output});
       return builder.add(ops_.get("add"), {output, square});

@@ -25,6 +25,9 @@ int plain_bits(const OpContext& ctx) {
 
 bool is_byte(DType dtype) { return dtype == DType::kU8; }
 
+// What numbers are computed in: f64 where scales are.
+DType floats_of(DType scales) { return scales == DType::kF64 ? DType::kF64 : DType::kF32; }
+
 // Rows of plain numbers: a scale for each group of a row, and a zero point, as a float or packed as the numbers are.
 TensorType infer_plain(const OpContext& ctx, int bits) {
   require_rank(ctx, 0, 2, 2);
@@ -50,7 +53,7 @@ TensorType infer_plain(const OpContext& ctx, int bits) {
       ctx.fail("TSR-2024", describe_operand(ctx, 2),
                fmt::format("{} zero points in {} elements of a row", needed, least));
   }
-  return {DType::kF32, {rows[0], elements}, {}};
+  return {floats_of(ctx.inputs[1].dtype), {rows[0], elements}, {}};
 }
 
 std::vector<TensorType> infer(const OpContext& ctx) {
@@ -92,8 +95,9 @@ Body body(const OpContext& ctx) {
       return binary(BinaryOp::kAnd, binary(BinaryOp::kShr, byte, shift), const_int(DType::kI32, (1 << bits) - 1));
     };
     const Expr group = floordiv(place, ctx.attrs.get_int("group"));
-    const auto as_float = [](const Expr& e) { return cast(DType::kF32, e); };
-    Expr zero = const_float(DType::kF32, std::ldexp(1, bits - 1));
+    const DType floats = floats_of(ctx.inputs[1].dtype);
+    const auto as_float = [&](const Expr& e) { return cast(floats, e); };
+    Expr zero = const_float(floats, std::ldexp(1, bits - 1));
     if (ctx.inputs.size() == 3)
       zero =
           is_byte(ctx.inputs[2].dtype) ? as_float(number(2, group)) : as_float(load(body.inputs[2], {index[0], group}));
@@ -127,7 +131,8 @@ std::vector<ValueId> scales_gradient(Adjoint& a) {
   const int64_t group = a.attrs().get_int("group");
   const ValueId scales = a.in(1);
   if (a.wants(1)) {
-    std::vector<ValueId> operands = {a.in(0), a.filled(1, DType::kF32, a.type(scales).shape)};
+    const DType dtype = a.type(a.gradient()).dtype;
+    std::vector<ValueId> operands = {a.in(0), a.filled(1, dtype, a.type(scales).shape)};
     if (a.num_operands() == 3) operands.push_back(a.in(2));
     const ValueId numbers = a.op("dequantize_blocks", operands, a.attrs());
     gradients[1] = a.cast(sum_of_groups(a, a.mul(a.gradient(), numbers), group, scales), a.type(scales).dtype);

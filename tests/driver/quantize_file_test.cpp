@@ -1,9 +1,12 @@
 // tessera/quantize.h, as a program uses it.
+#include <unistd.h>
+
 #include <array>
 #include <filesystem>
 #include <fstream>
 #include <string>
 
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -21,7 +24,7 @@ constexpr const char* kModel =
 class QuantizeFile : public ::testing::Test {
  protected:
   void SetUp() override {
-    folder_ = std::filesystem::path(::testing::TempDir()) / "quantize_file_test";
+    folder_ = std::filesystem::path(::testing::TempDir()) / fmt::format("quantize_file_test_{}", getpid());
     std::filesystem::create_directories(folder_);
     std::ofstream(path("model.graph")) << kModel;
     settings_.all = true;
