@@ -71,6 +71,12 @@ void share_inputs(HloContext& c, std::vector<Branch>& branches, std::vector<Valu
   }
 }
 
+// An input in front of the others.
+void add_unused_first(Graph& graph, const TensorType& type) {
+  graph.add_input(graph.unique_name("unused"), type);
+  std::rotate(graph.inputs.begin(), graph.inputs.end() - 1, graph.inputs.end());
+}
+
 // One of several regions by a number; what is out of range takes the last.
 void choose(HloContext& c, ValueId index, bool by_truth) {
   const size_t count = c.num_regions();
@@ -109,8 +115,7 @@ void choose(HloContext& c, ValueId index, bool by_truth) {
     std::vector<GraphPtr> regions = {std::make_shared<const Graph>(std::move(branches[i].graph)), rest};
     if (rest_has_number) {
       Graph then = *regions[0];
-      then.inputs.insert(then.inputs.begin(), then.add_input(then.unique_name("unused"), c.type(index)));
-      then.inputs.pop_back();
+      add_unused_first(then, c.type(index));
       regions[0] = std::make_shared<const Graph>(std::move(then));
       operands.push_back(number);
     }
@@ -122,9 +127,7 @@ void choose(HloContext& c, ValueId index, bool by_truth) {
   Graph first = std::move(branches[0].graph);
   std::vector<ValueId> operands = {taken(c, index, 0)};
   if (rest_has_number) {
-    const ValueId number = first.add_input(first.unique_name("unused"), c.type(index));
-    first.inputs.pop_back();
-    first.inputs.insert(first.inputs.begin(), number);
+    add_unused_first(first, c.type(index));
     operands.push_back(index);
   }
   operands.insert(operands.end(), values.begin(), values.end());
