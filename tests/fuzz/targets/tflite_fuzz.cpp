@@ -1,10 +1,8 @@
 // The TFLite reader: bytes -> graph, verified.
-#include "fuzz_target.h"
-#include "graph/verify.h"
 #include "import/tflite/tflite_import.h"
 #include "interp/graph_interp.h"
 #include "ops/op_table.h"
-#include "support/error.h"
+#include "reader_target.h"
 
 using namespace tessera;
 
@@ -13,12 +11,7 @@ namespace {
 void import_and_verify(std::string_view bytes) {
   read_tflite_border(bytes);
   GraphInterpreter evaluator;
-  ReadOutcome outcome = read_tflite_model_bytes(bytes, {}, standard_ops(), evaluator);
-  if (const auto* refused = std::get_if<NodesRefused>(&outcome)) throw UserError(refused->diagnostic);
-  const auto* model = std::get_if<ImportedModel>(&outcome);
-  fuzz::require(model != nullptr && model->flow == nullptr, "a TFLite model without a graph");
-  const std::vector<std::string> violations = verify(model->graph);
-  fuzz::require(violations.empty(), violations.empty() ? "" : "graph: " + violations[0]);
+  fuzz::require_graph(read_tflite_model_bytes(bytes, {}, standard_ops(), evaluator));
 }
 
 }  // namespace
