@@ -573,8 +573,8 @@ def region_pool(x0: Operand, x1: Operand, x2: Operand, /, *, rows: int, columns:
     rows (int): bins of a region, from top to bottom
     columns (int): bins of a region, from left to right
     scale (float): pixels per unit of a region's corners
-    kind (string): average, or max: the largest of the four weighted pixels of all places
     half_pixel (bool, may be left out): corners lie half a pixel before their pixel, and a region may be smaller than a pixel; default false
+    kind (string): average, or max: the largest of the four weighted pixels of all places
     """
 
 def region_pool_gradient(x0: Operand, x1: Operand, x2: Operand, /, *, rows: int, columns: int, scale: float, shape: Sequence[int | str], half_pixel: bool | None = None, name: str = "") -> Value:

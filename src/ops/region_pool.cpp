@@ -661,20 +661,26 @@ std::vector<AttrDef> bin_attrs() {
            "corners lie half a pixel before their pixel, and a region may be smaller than a pixel; default false"}};
 }
 
+// Operands, attributes and kind that all of them have, and one attribute more.
+OpDef procedure_of_bins(const char* name, AttrDef more) {
+  OpDef def;
+  def.name = name;
+  def.kind = OpKind::kProcedure;
+  def.min_inputs = def.max_inputs = 3;
+  def.attrs = bin_attrs();
+  def.attrs.push_back(std::move(more));
+  return def;
+}
+
 }  // namespace
 
 const OpDef& region_pool_gradient_op() {
   static const OpDef op = [] {
-    OpDef def;
-    def.name = "region_pool_gradient";
+    OpDef def =
+        procedure_of_bins("region_pool_gradient", {"shape", AttrKind::kSizes, true, "of the images [N, H, W, C]"});
     def.doc =
         "The gradient of the images of region_pool with kind = average: gradients of bins [R, rows, columns, C], added "
-        "at "
-        "the pixels that the bins' places read, times their shares.";
-    def.kind = OpKind::kProcedure;
-    def.min_inputs = def.max_inputs = 3;
-    def.attrs = bin_attrs();
-    def.attrs.push_back({"shape", AttrKind::kSizes, true, "of the images [N, H, W, C]"});
+        "at the pixels that the bins' places read, times their shares.";
     def.infer = infer_gradient;
     def.evaluate = evaluate_gradient;
     def.loops = gradient_loops;
@@ -692,18 +698,11 @@ run g = 4 ; r = 0 0 1 1 ; i = 0 -> x = 1 1 1 1
 
 const OpDef& region_pool_largest_op() {
   static const OpDef op = [] {
-    OpDef def;
-    def.name = "region_pool_largest";
+    OpDef def = procedure_of_bins("region_pool_largest", {"what", AttrKind::kString, true, "place or share"});
     def.doc =
         "Of region_pool with kind = max: which pixel is a bin's maximum, as its place among the elements of x, the "
-        "first "
-        "of equal ones and -1 where none is larger than what lies outside of the image (0); or its share, the weight "
-        "of "
-        "its bilinear value, 0 where there is no pixel.";
-    def.kind = OpKind::kProcedure;
-    def.min_inputs = def.max_inputs = 3;
-    def.attrs = bin_attrs();
-    def.attrs.push_back({"what", AttrKind::kString, true, "place or share"});
+        "first of equal ones and -1 where none is larger than what lies outside of the image (0); or its share, the "
+        "weight of its bilinear value, 0 where there is no pixel.";
     def.infer = infer_largest;
     def.evaluate = evaluate_largest;
     def.loops = largest_loops;
@@ -721,34 +720,26 @@ run x = 1 2 4 3 ; r = 0 0 1 1 ; i = 0 -> p = 2 ; s = 0.25
 }
 
 const OpDef& region_pool_op() {
-  static const OpDef op{
-      .name = "region_pool",
-      .doc =
-          "Regions [R, 4] (x, y of two corners, times `scale`) of images x [N, H, W, C], whose numbers are [R], cut "
-          "into "
-          "rows by columns of bins: the mean or maximum of values read bilinearly at ceil(bin height) by ceil(bin "
-          "width) places of each bin, zeros outside of the image. 16-bit floats are summed in f32.",
-      .kind = OpKind::kProcedure,
-      .min_inputs = 3,
-      .max_inputs = 3,
-      .attrs =
-          {{"rows", AttrKind::kInt, true, "bins of a region, from top to bottom"},
-           {"columns", AttrKind::kInt, true, "bins of a region, from left to right"},
-           {"scale", AttrKind::kFloat, true, "pixels per unit of a region's corners"},
-           {"kind", AttrKind::kString, true, "average, or max: the largest of the four weighted pixels of all places"},
-           {"half_pixel", AttrKind::kBool, false,
-            "corners lie half a pixel before their pixel, and a region may be smaller than a pixel; default false"}},
-      .infer = infer,
-      .evaluate = evaluate,
-      .loops = loops,
-      .gradient = pool_gradient,
-      .example = R"(
+  static const OpDef op = [] {
+    OpDef def = procedure_of_bins(
+        "region_pool",
+        {"kind", AttrKind::kString, true, "average, or max: the largest of the four weighted pixels of all places"});
+    def.doc =
+        "Regions [R, 4] (x, y of two corners, times `scale`) of images x [N, H, W, C], whose numbers are [R], cut "
+        "into rows by columns of bins: the mean or maximum of values read bilinearly at ceil(bin height) by ceil(bin "
+        "width) places of each bin, zeros outside of the image. 16-bit floats are summed in f32.";
+    def.infer = infer;
+    def.evaluate = evaluate;
+    def.loops = loops;
+    def.gradient = pool_gradient;
+    def.example = R"(
 graph @main(%x: f32[1,2,2,1], %r: f32[1,4], %i: i64[1]) -> (%y: f32[1,1,1,1]) {
   %y = region_pool(%x, %r, %i) {columns = 1, kind = "average", rows = 1, scale = 1.0} : f32[1,1,1,1]
 }
 run x = 1 2 3 4 ; r = 0 0 1 1 ; i = 0 -> y = 2.5
-)",
-  };
+)";
+    return def;
+  }();
   return op;
 }
 
