@@ -107,6 +107,14 @@ REFUSED = {
     ),
 }
 
+OPEN = main("return %a : tensor<?x3xf32>", "%a: tensor<?x3xf32>")
+OPTIONS = {
+    "--dim n=3": ("TSR-1021", "--dim names the dimension 'n', which the module does not have"),
+    "--shape b=2x3": ("TSR-1021", "--shape names the input 'b', which the module does not have"),
+    "--shape arg0=2x4": ("TSR-1022", "--shape arg0=2x4 contradicts the module: tensor<?x3xf32>"),
+    "--dim arg0[0]=5 --shape arg0=2x3": ("TSR-1022", "contradicts another option: 'arg0[0]' is 5 there"),
+}
+
 READ = {
     "no module": "func.func @f(%a: tensor<2xf32>) -> tensor<2xf32> { return %a : tensor<2xf32> }",
     "comments": "// one\nmodule @m { func.func public @main(%a: tensor<2xf32>) -> tensor<2xf32> { // two\n return %a : tensor<2xf32> } }",
@@ -126,19 +134,21 @@ READ = {
 }
 
 
-def run(tessera, folder, text):
+def run(tessera, folder, text, *options):
     path = pathlib.Path(folder, "bad.mlir")
     path.write_text(text)
     begin = time.time()
-    done = subprocess.run([tessera, "compile", path.name, "-o", "bad.so"], capture_output=True, text=True, cwd=folder, timeout=60)
+    command = [tessera, "compile", path.name, "-o", "bad.so", *options]
+    done = subprocess.run(command, capture_output=True, text=True, cwd=folder, timeout=60)
     return done, time.time() - begin
 
 
 def test():
     tessera, failed = pathlib.Path(sys.argv[1]).resolve(), 0
     with tempfile.TemporaryDirectory() as folder:
-        for name, (text, id, part) in REFUSED.items():
-            done, seconds = run(tessera, folder, text)
+        refused = REFUSED | {options: (OPEN, *wanted) for options, wanted in OPTIONS.items()}
+        for name, (text, id, part) in refused.items():
+            done, seconds = run(tessera, folder, text, *(name.split() if name in OPTIONS else ()))
             if done.returncode != 1 or f"error {id}" not in done.stderr or part not in done.stderr or seconds > SECONDS:
                 failed += 1
                 print(
@@ -149,7 +159,7 @@ def test():
             if done.returncode != 0:
                 failed += 1
                 print(f"FAILED {name}: {done.stderr[:600]}")
-    print(f"{len(REFUSED) + len(READ) - failed} of {len(REFUSED) + len(READ)} modules")
+    print(f"{len(refused) + len(READ) - failed} of {len(refused) + len(READ)} modules")
     return 1 if failed else 0
 
 

@@ -182,6 +182,8 @@ CASES = [
     (set_field("scores", "type", 9), "TSR-1105", "a result of type i8 of u8"),
     (unsupported, "TSR-1040", "LSH_PROJECTION: the operator is not supported\n      2 nodes: y0, y2"),
     (unsupported, "TSR-1040", "SKIP_GRAM: the operator is not supported"),
+    (lambda: one("HASHTABLE_SIZE", []), "TSR-1040", "a hash table: its keys or values are strings"),
+    (lambda: one("RANDOM_UNIFORM", []), "TSR-1040", "random numbers: without seeds no run gives the same"),
     (reversed_operators, "TSR-1104", "NEG reads tensor 'middle', which nothing has made before"),
     (made_twice, "TSR-1104", "tensor 'y' is made twice"),
     (lambda: shape_of([2, 3]), "TSR-1105", "the shape [2,3] for f32[4]"),

@@ -1,5 +1,4 @@
 #include <fmt/format.h>
-#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <map>
@@ -9,7 +8,7 @@
 #include "graph/subgraph.h"
 #include "import/common/failure_list.h"
 #include "import/common/finished_graph.h"
-#include "import/common/limits.h"
+#include "import/common/open_inputs.h"
 #include "import/common/refused_model.h"
 #include "import/common/region_emitter.h"
 #include "import/stablehlo/operator_table.h"
@@ -198,81 +197,30 @@ class HloImporter final : public HloWalk {
 
   // ---- inputs ----
   std::vector<TensorType> input_types(const HloBorder& border) {
-    std::set<std::string> unused_shapes, unused_dims, names, open;
-    for (const auto& [name, shape] : options_.shapes) unused_shapes.insert(name);
-    for (const auto& [name, range] : options_.dims) unused_dims.insert(name);
-    std::map<std::string, Expr> symbols;
-    for (const SymbolRange& symbol : options_.symbols) symbols.emplace(symbol.var->name, symbol.var);
-    for (const auto& [name, size] : options_.equal) symbols[name] = size;
-    std::vector<TensorType> result;
-    std::string missing, hint;
+    std::vector<OpenInput> inputs;
     for (const HloBorderTensor& input : border.inputs) {
       if (!input.type.dtype)
         throw RefusedModel(RefusedModel::Reason::kUnsupported,
                            {"TSR-1024", fmt::format("input '{}' is a {}", input.name, input.type.text), "",
                             "tensors of floats, integers or bools", "prepare this input outside of the module"});
-      names.insert(input.name);
-      const auto shape = options_.shapes.find(input.name);
-      unused_shapes.erase(input.name);
-      if (shape != options_.shapes.end() && shape->second.size() != input.type.dims.size())
-        contradicts(input, fmt::format("{}", fmt::join(shape->second, "x")));
-      TensorType type{*input.type.dtype, {}, {}};
-      std::vector<int64_t> known;
-      bool is_missing = false;
+      inputs.push_back({input.name, input.type.text, {}});
       for (size_t d = 0; d < input.type.dims.size(); ++d) {
-        const int64_t declared = input.type.dims[d];
-        const std::string dim = input.symbols[d].empty() ? fmt::format("{}[{}]", input.name, d) : input.symbols[d];
-        Expr extent = declared;
-        if (declared == HloType::kOpen) {
-          open.insert(dim);
-          unused_dims.erase(dim);
-          const auto range = options_.dims.find(dim);
-          if (shape != options_.shapes.end()) extent = shape->second[d];
-          else if (const auto symbol = symbols.find(dim); symbol != symbols.end()) extent = symbol->second;
-          else if (range != options_.dims.end() && range->second.lo == range->second.hi) extent = range->second.lo;
-          else if (range != options_.dims.end())
-            throw UserError({"TSR-1025",
-                             fmt::format("--dim {}={}..{} is a range", dim, range->second.lo, range->second.hi), "",
-                             "one value", fmt::format("give --dim {}={}", dim, range->second.hi)});
-          else {
-            is_missing = true;
-            if (hint.find(dim + "=") == std::string::npos)
-              hint += fmt::format("{}--dim {}=8", hint.empty() ? "" : " ", dim);
-          }
-        } else if (shape != options_.shapes.end() && shape->second[d] != declared) {
-          contradicts(input, fmt::format("{}", fmt::join(shape->second, "x")));
-        }
-        if (const auto value = as_int(extent); value && *value != HloType::kOpen) known.push_back(*value);
-        type.shape.push_back(extent);
+        const int64_t value = input.type.dims[d];
+        const std::string symbol = input.symbols[d].empty() ? fmt::format("{}[{}]", input.name, d) : input.symbols[d];
+        inputs.back().sizes.push_back(value == HloType::kOpen ? DeclaredSize{.text = symbol, .symbols = {symbol}}
+                                                              : DeclaredSize{.value = value});
       }
-      if (is_missing) missing += fmt::format("\n    input '{}': {}", input.name, input.type.text);
-      if (!checked_num_elements(known))
-        throw UserError({"TSR-1023", fmt::format("input '{}' has the shape {}", input.name, to_string(type.shape)), "",
-                         "at most 2^40 elements", "give sizes that fit in memory"});
+    }
+    const std::map<std::string, Expr> symbols = values_of_symbols(inputs, options_, "module");
+    std::vector<TensorType> result;
+    for (size_t i = 0; i < inputs.size(); ++i) {
+      TensorType type{*border.inputs[i].type.dtype, {}, {}};
+      for (const DeclaredSize& size : inputs[i].sizes)
+        type.shape.push_back(size.text.empty() ? Expr(size.value) : symbols.at(size.text));
+      require_size(inputs[i].name, type.shape);
       result.push_back(std::move(type));
     }
-    if (!unused_shapes.empty())
-      throw UserError(
-          {"TSR-1021",
-           fmt::format("--shape names the input '{}', which the module does not have", *unused_shapes.begin()), "",
-           fmt::format("inputs: {}", fmt::join(names, ", ")), "correct the name"});
-    if (!unused_dims.empty())
-      throw UserError(
-          {"TSR-1021",
-           fmt::format("--dim names the dimension '{}', which the module does not leave open", *unused_dims.begin()),
-           "", open.empty() ? "no dimension is open" : fmt::format("{}", fmt::join(open, ", ")), "correct the name"});
-    if (!missing.empty())
-      throw RefusedModel(
-          RefusedModel::Reason::kOpenSizes,
-          {"TSR-1020", "the module leaves dimensions open that have no value yet:" + missing, "",
-           "a value for every dimension", fmt::format("add {}, with your sizes or ranges of them (1..8)", hint)});
     return result;
-  }
-
-  [[noreturn]] static void contradicts(const HloBorderTensor& input, const std::string& given) {
-    throw UserError({"TSR-1022",
-                     fmt::format("--shape {}={} contradicts the module: {}", input.name, given, input.type.text), "",
-                     "sizes that agree", "leave the option out, or make it agree"});
   }
 
   // ---- values ----
