@@ -11,6 +11,7 @@ tessera_test(subgraph_test SOURCES subgraph_test.cpp random_graph.cpp random_con
   LINKS tessera_diagnose tessera_ops tessera_interp WHOLE)
 target_include_directories(subgraph_test PRIVATE ${CMAKE_CURRENT_SOURCE_DIR}/..)
 tessera_test(gradients_test SOURCES gradients_test.cpp LINKS tessera_autodiff tessera_interp WHOLE)
+tessera_test(gradient_kinks_test SOURCES gradient_kinks_test.cpp LINKS tessera_autodiff tessera_interp WHOLE)
 tessera_test(gradient_check_test SOURCES gradient_check_test.cpp LINKS tessera_diagnose tessera_interp WHOLE)
 tessera_test(second_order_test SOURCES second_order_test.cpp LINKS tessera_autodiff tessera_interp WHOLE)
 tessera_test(control_flow_gradients_test SOURCES control_flow_gradients_test.cpp random_loop.cpp LINKS tessera_autodiff tessera_interp WHOLE)
