@@ -23,10 +23,11 @@ Shape = Sequence[int]
 class ImportedModule:
     """A model that is read and not yet compiled: what :func:`tessera.build` takes."""
 
-    def __init__(self, source: bytes | str, names: Sequence[str], kind: str) -> None:
+    def __init__(self, source: bytes | str, names: Sequence[str], kind: str, shapes: Mapping[str, Shape] = {}) -> None:
         self.source = source
         self.names = tuple(names)  # of the inputs, in order
         self.kind = kind
+        self.shapes = dict(shapes)  # of inputs that leave them open
 
     def __repr__(self) -> str:
         return f"<tessera.frontend.ImportedModule of {self.kind} ({', '.join(self.names)})>"
@@ -103,9 +104,7 @@ def from_onnx(model: Any, shape: Mapping[str, Shape] = {}) -> tuple[ImportedModu
 
     source, _, _ = source_of(model)
     names = [info.name for info in compile(source, shapes=shape, engine="interp").inputs]
-    module = ImportedModule(source, names, "ONNX")
-    module.shapes = dict(shape)
-    return module, {}
+    return ImportedModule(source, names, "ONNX", shape), {}
 
 
 def from_jax(function: Any, *args: Any) -> tuple[ImportedModule, dict]:
@@ -132,6 +131,5 @@ def build(
             id="TSR-4034",
             legal="what the frontend answered: parameters stay in the module",
         )
-    shapes = getattr(module, "shapes", {})
     given = None if target in ("native", "llvm", "cpu") else target
-    return Built(compile(module.source, target=given, opt_level=opt_level, shapes=shapes, **options), module.names)
+    return Built(compile(module.source, target=given, opt_level=opt_level, shapes=module.shapes, **options), module.names)

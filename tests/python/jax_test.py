@@ -65,6 +65,21 @@ def check(name, function, arguments):
     return None
 
 
+def check_frontend():
+    """The four steps: import, build, set, run."""
+    random = np.random.default_rng(1)
+    x, w = random.random((2, 3), np.float32), random.random((3, 4), np.float32)
+    function = lambda x, w: jax.numpy.tanh(x @ w)
+    module, params = tessera.frontend.from_jax(function, x, w)
+    built = tessera.build(module, params=params)
+    built.set_input("arg0", x)
+    built.set_input("arg1", w)
+    built.run()
+    with jax.default_matmul_precision("highest"):
+        off = difference(built.get_output(0), jax.jit(function)(x, w))
+    return None if off <= BOUND else f"frontend.from_jax: {off}"
+
+
 def main():
     names = sys.argv[1:] or [*jax_functions.FUNCTIONS, "flax_resnet18"]
     failed = []
@@ -72,6 +87,9 @@ def main():
         docs = pathlib.Path(__file__).with_name("python_docs.py")
         if subprocess.run([sys.executable, docs, "jax.md"]).returncode:
             failed.append("docs/jax.md")
+        if problem := check_frontend():
+            failed.append("frontend")
+            print(f"FAILED frontend: {problem}")
     for name in names:
         case = jax_functions.flax_resnet18() if name == "flax_resnet18" else jax_functions.FUNCTIONS[name]
         if case is None:

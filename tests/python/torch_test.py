@@ -74,6 +74,19 @@ def check_resnet():
         same(run(x), model(x), "resnet18 with a new bias")
 
 
+def check_frontend():
+    """The four steps: import, build, set, run."""
+    torch.manual_seed(2)
+    model = torch.nn.Sequential(torch.nn.Linear(6, 5), torch.nn.ReLU(), torch.nn.Linear(5, 3)).eval()
+    x = torch.randn(4, 6)
+    module, params = tessera.frontend.from_pytorch(model, [("x", (4, 6))])
+    built = tessera.build(module, params=params)
+    built.set_input("x", x.numpy())
+    built.run()
+    with torch.no_grad():
+        np.testing.assert_allclose(built.get_output(0), model(x).numpy(), rtol=1e-5, atol=1e-6)
+
+
 def check_open_sizes():
     """One compiled program for all batches: nothing is compiled again."""
     model = torch.nn.Sequential(torch.nn.Conv2d(3, 8, 3, padding=1), torch.nn.ReLU(), torch.nn.AdaptiveAvgPool2d(1),
@@ -276,8 +289,8 @@ def main():
     parser.add_argument("--match", default="")
     args = parser.parse_args()
     torch.set_num_threads(1)
-    checks = {"operators": check_operators, "resnet": check_resnet, "open_sizes": check_open_sizes, "fallback": check_fallback,
-              "changes": check_changes, "views": check_views, "inference_tensors": check_inference_tensors,
+    checks = {"operators": check_operators, "resnet": check_resnet, "frontend": check_frontend,
+              "open_sizes": check_open_sizes, "fallback": check_fallback, "changes": check_changes, "views": check_views, "inference_tensors": check_inference_tensors,
               "pt2": lambda: check_pt2(args.tessera), "transformer": check_transformer,
               "docs": check_docs}
     failed = 0
