@@ -290,9 +290,9 @@ def main():
     args = parser.parse_args()
     torch.set_num_threads(1)
     checks = {"operators": check_operators, "resnet": check_resnet, "frontend": check_frontend,
-              "open_sizes": check_open_sizes, "fallback": check_fallback, "changes": check_changes, "views": check_views, "inference_tensors": check_inference_tensors,
-              "pt2": lambda: check_pt2(args.tessera), "transformer": check_transformer,
-              "docs": check_docs}
+              "open_sizes": check_open_sizes, "fallback": check_fallback, "changes": check_changes, "views": check_views,
+              "inference_tensors": check_inference_tensors, "pt2": lambda: check_pt2(args.tessera),
+              "transformer": check_transformer, "docs": check_docs}
     failed = 0
     for name, check in checks.items():
         if not re.search(args.match, name):
