@@ -468,7 +468,8 @@ int train_model(const TrainCommand& command) {
   };
   if (result.losses.empty()) loop.test(last);  // there was nothing left to do
   std::optional<Finish> finish;
-  if (!command.output.empty()) finish = finish_of(command, *step, *whole, *pruner, learnt);
+  if (!command.output.empty() && (process.is_first() || whole->is_cut(0)))  // all ranks have parts of what is written
+    finish = finish_of(command, *step, *whole, *pruner, learnt);
   if (!process.is_first()) {  // the first one writes what there is to write
     profile();
     return kExitOk;

@@ -236,29 +236,38 @@ TEST(Procedures, RegionPoolKnown) {
   EXPECT_EQ(run("max"), (std::vector<float>{1, 0, 3}));
 }
 
+double uniform(std::mt19937& random, double low, double high) {
+  return std::uniform_real_distribution<double>(low, high)(random);
+}
+
+// Corners of regions of any size, some outside of every image and some turned over, and images that may not be there.
+std::pair<std::vector<double>, Tensor> random_regions(int64_t count, DType numbers, std::mt19937& random) {
+  std::vector<double> corners;
+  Tensor image(numbers, {count});
+  for (int64_t r = 0; r < count; ++r) {
+    const double size = std::pow(10.0, uniform(random, -2, 2)), x = uniform(random, -9, 12),
+                 y = uniform(random, -9, 12);
+    const double right = x + size * uniform(random, -0.2, 1), bottom = y + size * uniform(random, -0.2, 1);
+    corners.insert(corners.end(), {x, y, right, bottom});
+    image.set_int(r, static_cast<int64_t>(random() % 5) - 1);
+  }
+  return {corners, image};
+}
+
 TEST(Procedures, RegionPool) {
   std::mt19937 random(5);
-  const auto uniform = [&](double low, double high) {
-    return std::uniform_real_distribution<double>(low, high)(random);
-  };
   for (int round = 0; round < 40; ++round) {
     const DType stored = std::vector<DType>{DType::kF32, DType::kF64, DType::kF16, DType::kBF16}[round % 4];
     const DType place = stored == DType::kF64 ? DType::kF64 : DType::kF32;
     const int64_t images = pick(random, {1, 3}), height = pick(random, {1, 2, 9}), width = pick(random, {1, 5, 12}),
                   channels = pick(random, {1, 3, 64, 71, 130}), regions = pick(random, {0, 1, 5});
-    std::vector<double> corners;
-    Tensor image(round % 2 ? DType::kI64 : DType::kI32, {regions});
-    for (int64_t r = 0; r < regions; ++r) {
-      const double size = std::pow(10.0, uniform(-2, 2)), x = uniform(-9, 12), y = uniform(-9, 12);
-      corners.insert(corners.end(), {x, y, x + size * uniform(-0.2, 1), y + size * uniform(-0.2, 1)});
-      image.set_int(r, static_cast<int64_t>(random() % 5) - 1);
-    }
+    const auto [corners, image] = random_regions(regions, round % 2 ? DType::kI64 : DType::kI32, random);
     const double rtol = stored == DType::kBF16 ? 1e-2 : stored == DType::kF16 ? 2e-3 : 1e-5;
     expect_same("region_pool",
                 {random_tensor(stored, {images, height, width, channels}, random), regions_of(place, corners), image},
                 {{"rows", pick(random, {1, 2, 7})},
                  {"columns", pick(random, {1, 3})},
-                 {"scale", uniform(0.3, 2)},
+                 {"scale", uniform(random, 0.3, 2)},
                  {"kind", std::string(random() % 2 ? "average" : "max")},
                  {"half_pixel", random() % 2 == 0}},
                 round % 5 == 0, rtol);
@@ -267,26 +276,17 @@ TEST(Procedures, RegionPool) {
 
 TEST(Procedures, RegionPoolGradient) {
   std::mt19937 random(7);
-  const auto uniform = [&](double low, double high) {
-    return std::uniform_real_distribution<double>(low, high)(random);
-  };
   for (int round = 0; round < 30; ++round) {
     const DType stored = round % 2 ? DType::kF32 : DType::kF64;
     const int64_t images = pick(random, {1, 3}), height = pick(random, {1, 2, 9}), width = pick(random, {1, 5, 12}),
                   channels = pick(random, {1, 3, 64, 71, 130}), regions = pick(random, {0, 1, 5}),
                   rows = pick(random, {1, 2, 7}), columns = pick(random, {1, 3});
-    std::vector<double> corners;
-    Tensor image(DType::kI64, {regions});
-    for (int64_t r = 0; r < regions; ++r) {
-      const double size = std::pow(10.0, uniform(-2, 2)), x = uniform(-9, 12), y = uniform(-9, 12);
-      corners.insert(corners.end(), {x, y, x + size * uniform(-0.2, 1), y + size * uniform(-0.2, 1)});
-      image.set_int(r, static_cast<int64_t>(random() % 5) - 1);
-    }
+    const auto [corners, image] = random_regions(regions, DType::kI64, random);
     expect_same("region_pool_gradient",
                 {random_tensor(stored, {regions, rows, columns, channels}, random), regions_of(stored, corners), image},
                 {{"rows", rows},
                  {"columns", columns},
-                 {"scale", uniform(0.3, 2)},
+                 {"scale", uniform(random, 0.3, 2)},
                  {"half_pixel", random() % 2 == 0},
                  {"shape", std::vector<int64_t>{images, height, width, channels}}},
                 round % 5 == 0, 1e-4);
@@ -295,24 +295,15 @@ TEST(Procedures, RegionPoolGradient) {
 
 TEST(Procedures, RegionPoolLargest) {
   std::mt19937 random(8);
-  const auto uniform = [&](double low, double high) {
-    return std::uniform_real_distribution<double>(low, high)(random);
-  };
   for (int round = 0; round < 40; ++round) {
     const DType stored = std::vector<DType>{DType::kF32, DType::kF64, DType::kF16, DType::kBF16}[round % 4];
     const DType place = stored == DType::kF64 ? DType::kF64 : DType::kF32;
     const int64_t images = pick(random, {1, 3}), height = pick(random, {1, 2, 9}), width = pick(random, {1, 5, 12}),
                   channels = pick(random, {1, 3, 71}), regions = pick(random, {0, 1, 5});
-    std::vector<double> corners;
-    Tensor image(DType::kI64, {regions});
-    for (int64_t r = 0; r < regions; ++r) {
-      const double size = std::pow(10.0, uniform(-2, 2)), x = uniform(-9, 12), y = uniform(-9, 12);
-      corners.insert(corners.end(), {x, y, x + size * uniform(-0.2, 1), y + size * uniform(-0.2, 1)});
-      image.set_int(r, static_cast<int64_t>(random() % 5) - 1);
-    }
+    const auto [corners, image] = random_regions(regions, DType::kI64, random);
     const Tensor x = random_tensor(stored, {images, height, width, channels}, random);
     const int64_t rows = pick(random, {1, 2, 7}), columns = pick(random, {1, 3});
-    const double scale = uniform(0.3, 2);
+    const double scale = uniform(random, 0.3, 2);
     for (const char* what : {"place", "share"})
       expect_same("region_pool_largest", {x, regions_of(place, corners), image},
                   {{"rows", rows},
