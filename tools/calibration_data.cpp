@@ -9,8 +9,8 @@
 #include <utility>
 
 #include "npy.h"
-#include "refuse.h"
 #include "support/error.h"
+#include "support/refuse.h"
 #include "tensor_spec.h"
 
 namespace tessera {

@@ -21,9 +21,9 @@
 #include "driver/quantization_request.h"
 #include "driver/read_model.h"
 #include "progress.h"
-#include "refuse.h"
 #include "run_flags.h"
 #include "support/error.h"
+#include "support/refuse.h"
 #include "tensor_spec.h"
 #include "terminal.h"
 

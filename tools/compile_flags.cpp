@@ -15,8 +15,8 @@
 #include "diagnose/inspect.h"
 #include "driver/compile.h"
 #include "flag_use.h"
-#include "refuse.h"
 #include "support/error.h"
+#include "support/refuse.h"
 #include "tune/tuned_kernels.h"
 #include "types/precision_plan.h"
 

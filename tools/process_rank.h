@@ -1,15 +1,11 @@
 // Which of several processes of one run this is, as whoever started them says in the environment.
 #pragma once
 
-#include <cstdint>
 #include <string>
 
-namespace tessera {
+#include "driver/process_rank.h"
 
-struct ProcessRank {
-  int64_t rank = 0, ranks = 1;
-  bool is_first() const { return rank == 0; }
-};
+namespace tessera {
 
 // Of Open MPI's mpirun (OMPI_COMM_WORLD_RANK and _SIZE) or MPICH's (PMI_RANK and PMI_SIZE); one process alone without.
 // UserError TSR-6250 where they are no such numbers.

@@ -1,4 +1,4 @@
-#include "pruning.h"
+#include "driver/training/pruning.h"
 
 #include <fmt/format.h>
 
@@ -10,11 +10,11 @@
 #include <set>
 
 #include "ops/op_table.h"
-#include "refuse.h"
 #include "support/error.h"
-#include "training_loop.h"
+#include "support/refuse.h"
+#include "driver/training/training_loop.h"
 
-namespace tessera {
+namespace tessera::inline driver {
 namespace {
 
 template <typename Number>
@@ -275,4 +275,4 @@ double Pruner::sparsity(const Model& step) const {
   return all == 0 ? 0 : static_cast<double>(zeros) / static_cast<double>(all);
 }
 
-}  // namespace tessera
+}  // namespace tessera::inline driver

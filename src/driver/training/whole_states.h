@@ -9,7 +9,7 @@
 #include "train/data_parallel.h"
 #include "train/training_step.h"
 
-namespace tessera {
+namespace tessera::inline driver {
 
 // Of a tensor of known sizes.
 int64_t elements_of(const TensorInfo& info);
@@ -39,4 +39,4 @@ class WholeStates {
   std::shared_ptr<std::vector<std::byte>> part_;
 };
 
-}  // namespace tessera
+}  // namespace tessera::inline driver

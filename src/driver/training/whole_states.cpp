@@ -1,11 +1,11 @@
-#include "whole_states.h"
+#include "driver/training/whole_states.h"
 
 #include <algorithm>
 #include <cstring>
 
 #include "train/shards.h"
 
-namespace tessera {
+namespace tessera::inline driver {
 
 int64_t elements_of(const TensorInfo& info) {
   int64_t count = 1;
@@ -57,4 +57,4 @@ void WholeStates::set(size_t state, const Tensor& whole) {
   step_.set_state(state, is_cut_[state] ? own_shard(whole, parallel_) : whole);
 }
 
-}  // namespace tessera
+}  // namespace tessera::inline driver

@@ -11,7 +11,7 @@
 #include "train/channels.h"
 #include "train/training_step.h"
 
-namespace tessera {
+namespace tessera::inline driver {
 
 struct PruneSpec {
   enum class Kind : uint8_t { kNone, kWeights, kPattern, kChannels } kind = Kind::kNone;
@@ -65,4 +65,4 @@ class Pruner {
   std::vector<ChannelGroup> groups_;
 };
 
-}  // namespace tessera
+}  // namespace tessera::inline driver

@@ -10,10 +10,10 @@
 
 #include "driver/engine/model.h"
 #include "train/data_parallel.h"
-#include "training_data.h"
-#include "whole_states.h"
+#include "driver/training/training_data.h"
+#include "driver/training/whole_states.h"
 
-namespace tessera {
+namespace tessera::inline driver {
 
 // How the learning rate changes, step by step.
 struct RateSchedule {
@@ -105,4 +105,4 @@ class TrainingLoop {
   std::vector<Tensor> inputs_;  // of the step
 };
 
-}  // namespace tessera
+}  // namespace tessera::inline driver

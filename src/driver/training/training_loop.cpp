@@ -1,4 +1,4 @@
-#include "training_loop.h"
+#include "driver/training/training_loop.h"
 
 #include <fmt/format.h>
 
@@ -9,10 +9,10 @@
 #include <numbers>
 
 #include "package/safetensors.h"
-#include "refuse.h"
 #include "support/error.h"
+#include "support/refuse.h"
 
-namespace tessera {
+namespace tessera::inline driver {
 
 namespace {
 
@@ -246,4 +246,4 @@ LoopResult TrainingLoop::run(const std::atomic<bool>& stop, const std::function<
   return result;
 }
 
-}  // namespace tessera
+}  // namespace tessera::inline driver

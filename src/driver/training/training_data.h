@@ -8,13 +8,7 @@
 
 #include "types/tensor.h"
 
-namespace tessera {
-
-struct TrainingDataOptions {
-  std::string path;              // an .npz file
-  std::string samples, targets;  // names of its arrays; empty: found by the names that such files use
-  double scale = 1;              // every number of the samples is multiplied by it
-};
+namespace tessera::inline driver {
 
 // Samples are rows: of both tensors, dimension 0 numbers them.
 struct TrainingData {
@@ -24,9 +18,12 @@ struct TrainingData {
   int64_t rows() const { return samples.dims()[0]; }
 };
 
-// UserError TSR-6211 to TSR-6213 for the file, TSR-6230 where its arrays are not samples, targets and places of rows
-// that fit each other.
-TrainingData read_training_data(const TrainingDataOptions& options);
+// All rows for training. UserError TSR-6230: these are not samples with a target each.
+TrainingData training_data(Tensor samples, Tensor targets);
+// Further rows, for testing. UserError TSR-6230.
+void add_tests(TrainingData& data, const Tensor& samples, const Tensor& targets);
+// Every number of the samples is multiplied by it. UserError TSR-4080 unless it is finite and above 0.
+void scale_samples(TrainingData& data, double scale);
 
 // Rows as tensors of other types, for copying into batches: of `dtype`, each with `elements` elements. UserError
 // TSR-6231 where they have others, TSR-6233 where integers would lose what a number says; `what` says of what.
@@ -42,4 +39,4 @@ void require_finite(const Tensor& data, const std::string& what);
 // every machine.
 std::vector<int64_t> shuffled(std::vector<int64_t> rows, uint64_t seed, uint64_t epoch);
 
-}  // namespace tessera
+}  // namespace tessera::inline driver

@@ -1,0 +1,38 @@
+// include/tessera/train.h on top of the driver.
+#include <atomic>
+
+#include <nlohmann/json.hpp>
+
+#include "driver/api/api_support.h"
+#include "driver/engine/output_guard.h"
+#include "driver/training/train_model.h"
+#include "driver/training/training_report.h"
+#include "tessera/train.h"
+
+namespace tessera {
+
+std::string train_file(const std::string& model, const std::string& output, const TrainSettings& settings,
+                       const TrainRows& train, const TrainRows* test,
+                       const std::function<bool(const TrainEpoch&)>& on_epoch, const CompileOptions& options) {
+  return translate_errors([&] {
+    const std::vector<std::string> read = files_of_training(model, settings);
+    for (const std::string* written : {&output, &settings.checkpoint, &settings.step})
+      if (!written->empty()) refuse_to_overwrite(*written, read);
+    TrainingData data = training_data(borrow(train.samples), borrow(train.targets));
+    if (test) add_tests(data, borrow(test->samples), borrow(test->targets));
+    DriverOptions driver;
+    driver.compile = options;
+    std::atomic<bool> stop = false;
+    TrainingWatch watch;
+    watch.stop = &stop;
+    watch.on_epoch = [&](const EpochReport& report) {
+      if (on_epoch && !on_epoch({report.epoch, report.loss, report.train, report.test_right, report.test_total,
+                                 report.test_loss, report.steps_per_second}))
+        stop = true;
+    };
+    const TrainingOutcome outcome = train_model(model, output, settings, data, driver, {}, watch, true);
+    return training_json(model, output, outcome).dump();
+  });
+}
+
+}  // namespace tessera

@@ -1,0 +1,59 @@
+// A training as it is asked for in words and numbers: what they mean, what is refused, the steps, and what is written.
+#pragma once
+
+#include <atomic>
+#include <functional>
+#include <optional>
+#include <string>
+
+#include "driver/engine/model.h"
+#include "driver/options.h"
+#include "driver/process_rank.h"
+#include "driver/training/training_data.h"
+#include "driver/training/training_loop.h"
+#include "tessera/train.h"
+#include "train/data_parallel.h"
+
+namespace tessera::inline driver {
+
+// What is known before the first step.
+struct TrainingPlan {
+  size_t num_parameters = 0;
+  int64_t num_numbers = 0;                         // of all parameters
+  int64_t parameter_bytes = 0, optimizer_bytes = 0;  // of states of this process
+  size_t train = 0, test = 0;                      // samples
+  int64_t steps_per_epoch = 0, batch = 0;
+  int64_t steps_done = 0;  // of a checkpoint
+  bool has_classes = false;
+  DataParallel parallel;
+  double compile_seconds = 0;
+};
+
+// Who listens, and what may end a training before its time. All may be null.
+struct TrainingWatch {
+  std::function<void()> compiles;  // the memory that compiling took is no part of the steps'
+  std::function<void(const TrainingPlan&)> begins;
+  std::function<void(const EpochReport&)> on_epoch;
+  std::function<void(Model& step)> ends;  // the last one was done; it may run further ones
+  const std::atomic<bool>* stop = nullptr;
+};
+
+struct TrainingOutcome {
+  TrainingPlan plan;
+  LoopResult loop;
+  EpochReport last;
+  int64_t steps_done = 0;
+  std::optional<double> sparsity;  // of masked weights, where some are
+};
+
+// Every file that a training reads: not to be written to. UserError for a model that is none.
+std::vector<std::string> files_of_training(const std::string& model, const TrainSettings& settings);
+
+// Writes `output`, a module, FILE.onnx or FILE.graph, unless it is empty or the training was interrupted and not by
+// its watch alone; `keep_interrupted` writes it all the same. Of several processes the first one writes. UserError
+// TSR-4080 for words and numbers that make no sense, and what docs/errors.md has for models, data and steps.
+TrainingOutcome train_model(const std::string& model, const std::string& output, const TrainSettings& settings,
+                            const TrainingData& data, const DriverOptions& driver, const ProcessRank& process,
+                            const TrainingWatch& watch, bool keep_interrupted = false);
+
+}  // namespace tessera::inline driver
