@@ -139,12 +139,13 @@ int run_training(TrainCommand command) {
       .ends =
           [&](Model& step) {
             if (command.profile.empty()) return;
-            profile_run(step, process.is_first() ? command.profile : fmt::format("{}.{}", command.profile, process.rank));
+            profile_run(step,
+                        process.is_first() ? command.profile : fmt::format("{}.{}", command.profile, process.rank));
           },
       .stop = &StopOnInterrupt::asked(),
   };
-  const TrainingOutcome outcome = train_model(command.model, command.output, settings, data,
-                                              driver_options(command.compile), process, watch);
+  const TrainingOutcome outcome =
+      train_model(command.model, command.output, settings, data, driver_options(command.compile), process, watch);
   interrupt.reset();
   const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - started).count();
   if (outcome.loop.interrupted) {

@@ -20,11 +20,11 @@ struct TrainSettings {
   std::optional<int64_t> ignored;      // the target of samples that count nothing
   bool classes_last = false;           // scores are [N, ..., classes]
 
-  std::string optimizer = "adam";   // or "sgd", "adamw", "rmsprop", "adagrad"
-  double rate = 1e-3;               // the learning rate
+  std::string optimizer = "adam";     // or "sgd", "adamw", "rmsprop", "adagrad"
+  double rate = 1e-3;                 // the learning rate
   std::string schedule = "constant";  // or "cosine", "linear": how it falls to 0
-  int64_t warmup = 0;               // steps in which it grows to its value
-  double momentum = 0;              // of sgd and rmsprop
+  int64_t warmup = 0;                 // steps in which it grows to its value
+  double momentum = 0;                // of sgd and rmsprop
   bool nesterov = false;
   double weight_decay = 0;
   double clip_norm = 0;             // the largest norm of all gradients together; 0: any
@@ -40,10 +40,11 @@ struct TrainSettings {
   std::string products = "f32";  // or "bf16", "f16": what products are of
   double loss_scale = 0;         // the loss is multiplied by it at first; 0: not
 
-  std::string teacher;         // the path of a model whose answers are learnt, too; empty: none
+  std::string teacher;          // the path of a model whose answers are learnt, too; empty: none
   double distill_weight = 0.9;  // how much of the loss that is
   double temperature = 4;
-  std::vector<std::pair<std::string, std::string>> features;  // values of the teacher, and of the model that follow them
+  std::vector<std::pair<std::string, std::string>>
+      features;  // values of the teacher, and of the model that follow them
   double feature_weight = 1;
 
   std::string prune;              // "0.8", "2:4", "channels:0.5"; empty: nothing
@@ -62,11 +63,11 @@ struct TrainRows {
 };
 
 struct TrainEpoch {
-  int64_t epoch = 0;      // from 1
-  double loss = 0;        // the mean of its steps
-  double accuracy = 0;    // the part of its samples that were right; of classes alone
+  int64_t epoch = 0;    // from 1
+  double loss = 0;      // the mean of its steps
+  double accuracy = 0;  // the part of its samples that were right; of classes alone
   int64_t test_right = 0, test_total = 0;
-  double test_loss = 0;   // without classes: the mean squared error
+  double test_loss = 0;  // without classes: the mean squared error
   double steps_per_second = 0;
 };
 

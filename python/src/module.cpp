@@ -25,6 +25,7 @@
 #include "tessera/aten.h"
 #include "tessera/graph.h"
 #include "tessera/language_model.h"
+#include "train.h"
 #include "value.h"
 
 namespace nb = nanobind;
@@ -445,6 +446,7 @@ NB_MODULE(_native, m) {
   add_derivatives(m);
   add_schedule(m);
   add_quantize(m);
+  add_train(m);
   m.def("version", [] { return std::string(tessera::compiler_version()); }, "The compiler's version.");
   m.def(
       "dtype_name", [](int dtype) { return std::string(tessera_dtype_name(static_cast<tessera_dtype>(dtype))); },

@@ -21,7 +21,7 @@ import os
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Union
 
-from . import _native, _options, frontend, graph, nn, optim, te
+from . import _native, _options, data, frontend, graph, nn, optim, te
 from ._capture import capture, jit
 from ._control_flow import cond, scan
 from ._derivatives import grad, hessian, hvp, jacobian, jvp, value_and_grad, vjp
@@ -39,6 +39,7 @@ from ._source import Source, source_of
 from ._step import TrainingStep, training_step
 from ._tape import eager_numerics, no_grad
 from ._tensor import Tensor, arange, concat, full, ones, stack, tensor, where, zeros
+from ._training import train
 from .frontend import build
 from .quantization import (
     CalibrationDataReader, CalibrationMethod, QuantFormat, QuantType, quantize_dynamic, quantize_static,
@@ -48,9 +49,9 @@ __all__ = [
     "CalibrationDataReader", "CalibrationMethod", "Error", "ExecutionMode", "GraphOptimizationLevel", "IOBinding",
     "InferenceSession", "InternalError", "JaxFunction", "Model", "NodeArg", "OpenModel", "OrtValue", "QuantFormat", "QuantType",
     "SessionOptions", "Tensor", "TensorInfo", "TrainingStep", "arange", "build", "capture", "compile", "compile_file", "concat", "cond",
-    "eager_numerics", "from_jax", "frontend", "full", "get_all_providers", "get_available_providers", "get_device", "grad", "graph",
+    "data", "eager_numerics", "from_jax", "frontend", "full", "get_all_providers", "get_available_providers", "get_device", "grad", "graph",
     "hessian", "hvp", "jacobian", "jit", "jvp", "load", "nn", "no_grad", "ones", "optim", "quantize_dynamic", "quantize_static",
-    "scan", "stack", "te", "tensor", "training_step", "value_and_grad", "vjp", "where", "zeros",
+    "scan", "stack", "te", "tensor", "train", "training_step", "value_and_grad", "vjp", "where", "zeros",
 ]
 __version__ = _native.version()
 

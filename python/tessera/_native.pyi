@@ -3,8 +3,10 @@ The compiler and the runtime behind the package tessera; not for direct use.
 """
 
 from collections.abc import Callable, Mapping, Sequence, Set
+from typing import Annotated
 
 import numpy.typing
+from numpy.typing import NDArray
 
 
 class CancelFlag:
@@ -449,6 +451,206 @@ class QuantizeSettings:
 
 def quantize(model: str, output: str, settings: QuantizeSettings, sample: Callable, count: int, target: str, threads: int, dims: Mapping[str, Sequence[int]], shapes: Mapping[str, Sequence[int]], labels: Sequence[int]) -> str:
     """Quantises a model file, and returns the report as JSON."""
+
+class TrainSettings:
+    """How a model is trained; include/tessera/train.h says what each is."""
+
+    def __init__(self) -> None: ...
+
+    @property
+    def loss(self) -> str: ...
+
+    @loss.setter
+    def loss(self, arg: str, /) -> None: ...
+
+    @property
+    def label_smoothing(self) -> float: ...
+
+    @label_smoothing.setter
+    def label_smoothing(self, arg: float, /) -> None: ...
+
+    @property
+    def ignored(self) -> int | None: ...
+
+    @ignored.setter
+    def ignored(self, arg: int | None, /) -> None: ...
+
+    @property
+    def classes_last(self) -> bool: ...
+
+    @classes_last.setter
+    def classes_last(self, arg: bool, /) -> None: ...
+
+    @property
+    def optimizer(self) -> str: ...
+
+    @optimizer.setter
+    def optimizer(self, arg: str, /) -> None: ...
+
+    @property
+    def rate(self) -> float: ...
+
+    @rate.setter
+    def rate(self, arg: float, /) -> None: ...
+
+    @property
+    def schedule(self) -> str: ...
+
+    @schedule.setter
+    def schedule(self, arg: str, /) -> None: ...
+
+    @property
+    def warmup(self) -> int: ...
+
+    @warmup.setter
+    def warmup(self, arg: int, /) -> None: ...
+
+    @property
+    def momentum(self) -> float: ...
+
+    @momentum.setter
+    def momentum(self, arg: float, /) -> None: ...
+
+    @property
+    def nesterov(self) -> bool: ...
+
+    @nesterov.setter
+    def nesterov(self, arg: bool, /) -> None: ...
+
+    @property
+    def weight_decay(self) -> float: ...
+
+    @weight_decay.setter
+    def weight_decay(self, arg: float, /) -> None: ...
+
+    @property
+    def clip_norm(self) -> float: ...
+
+    @clip_norm.setter
+    def clip_norm(self, arg: float, /) -> None: ...
+
+    @property
+    def frozen(self) -> list[str]: ...
+
+    @frozen.setter
+    def frozen(self, arg: Sequence[str], /) -> None: ...
+
+    @property
+    def epochs(self) -> int: ...
+
+    @epochs.setter
+    def epochs(self, arg: int, /) -> None: ...
+
+    @property
+    def batch(self) -> int: ...
+
+    @batch.setter
+    def batch(self, arg: int, /) -> None: ...
+
+    @property
+    def seed(self) -> int: ...
+
+    @seed.setter
+    def seed(self, arg: int, /) -> None: ...
+
+    @property
+    def in_order(self) -> bool: ...
+
+    @in_order.setter
+    def in_order(self, arg: bool, /) -> None: ...
+
+    @property
+    def leaves(self) -> int: ...
+
+    @leaves.setter
+    def leaves(self, arg: int, /) -> None: ...
+
+    @property
+    def products(self) -> str: ...
+
+    @products.setter
+    def products(self, arg: str, /) -> None: ...
+
+    @property
+    def loss_scale(self) -> float: ...
+
+    @loss_scale.setter
+    def loss_scale(self, arg: float, /) -> None: ...
+
+    @property
+    def teacher(self) -> str: ...
+
+    @teacher.setter
+    def teacher(self, arg: str, /) -> None: ...
+
+    @property
+    def distill_weight(self) -> float: ...
+
+    @distill_weight.setter
+    def distill_weight(self, arg: float, /) -> None: ...
+
+    @property
+    def temperature(self) -> float: ...
+
+    @temperature.setter
+    def temperature(self, arg: float, /) -> None: ...
+
+    @property
+    def features(self) -> list[tuple[str, str]]: ...
+
+    @features.setter
+    def features(self, arg: Sequence[tuple[str, str]], /) -> None: ...
+
+    @property
+    def feature_weight(self) -> float: ...
+
+    @feature_weight.setter
+    def feature_weight(self, arg: float, /) -> None: ...
+
+    @property
+    def prune(self) -> str: ...
+
+    @prune.setter
+    def prune(self, arg: str, /) -> None: ...
+
+    @property
+    def importance(self) -> str: ...
+
+    @importance.setter
+    def importance(self, arg: str, /) -> None: ...
+
+    @property
+    def qat(self) -> bool: ...
+
+    @qat.setter
+    def qat(self, arg: bool, /) -> None: ...
+
+    @property
+    def qat_bits(self) -> int: ...
+
+    @qat_bits.setter
+    def qat_bits(self, arg: int, /) -> None: ...
+
+    @property
+    def checkpoint(self) -> str: ...
+
+    @checkpoint.setter
+    def checkpoint(self, arg: str, /) -> None: ...
+
+    @property
+    def resume(self) -> str: ...
+
+    @resume.setter
+    def resume(self, arg: str, /) -> None: ...
+
+    @property
+    def step(self) -> str: ...
+
+    @step.setter
+    def step(self, arg: str, /) -> None: ...
+
+def train(model: str, output: str, settings: TrainSettings, data: Sequence[tuple[Annotated[NDArray, dict(order='C', device='cpu', writable=False)], int]], on_epoch: object | None, target: str, threads: int, dims: Mapping[str, Sequence[int]], shapes: Mapping[str, Sequence[int]], max_memory: int) -> str:
+    """Trains a model file, and returns the report as JSON."""
 
 def version() -> str:
     """The compiler's version."""

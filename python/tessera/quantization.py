@@ -33,6 +33,7 @@ from . import _native, _options
 from ._arrays import carrier, to_array
 from ._dtypes import NUMBER
 from ._errors import Error
+from ._flag_words import in_python
 from ._info import TensorInfo, infos
 
 if TYPE_CHECKING:
@@ -153,21 +154,10 @@ _SCHEMES = {"static": "quantize_static", "dynamic": "quantize_dynamic", "weight-
 
 def _in_python(text: str) -> str:
     """What is said of the command's options, said of arguments."""
-    def replaced(found: re.Match[str]) -> str:
-        flag, word = found[1], found[2]
-        argument, words = _ARGUMENTS.get(flag, (None, {}))
-        if argument is None:
-            return found[0]
-        if words is not None and word not in words:
-            return found[0].replace(flag, argument, 1)
-        if words is None and not re.fullmatch(r"-?[\d.]+(e[+-]?\d+)?", word or "0"):
-            word = repr(word)
-        return argument if word is None else f"{argument}={words[word] if words else word}"
-
     text = re.sub(r"--scheme (weight-only|static|dynamic)", lambda found: _SCHEMES[found[1]], text)
     text = text.replace("--method mse, percentile or entropy", "calibrate_method Mse, Percentile or Entropy")
     text = text.replace(", and --scale, --mean and --std for pictures", "")
-    return re.sub(r"(--[a-z]+(?:-[a-z]+)*)(?: ([^\s,:;]+))?", replaced, text)
+    return in_python(text, _ARGUMENTS)
 
 
 def _quantize(model: Source, output: str | os.PathLike[str], reader: Any, settings: _native.QuantizeSettings, *,

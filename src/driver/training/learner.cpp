@@ -94,7 +94,8 @@ std::unique_ptr<Model> compiled(Graph graph, const TrainingRequest& request) {
   options.emit = Emit::kModule;
   PassRunner runner(options);
   const std::string name = graph.name;
-  return load_module(module_in_memory(compile_graph(std::move(graph), options, runner)), name, request.driver.compile.num_threads);
+  return load_module(module_in_memory(compile_graph(std::move(graph), options, runner)), name,
+                     request.driver.compile.num_threads);
 }
 
 std::string cause_of(const Graph& step, const std::vector<Tensor>& inputs, const TrainingRequest& request) {
@@ -129,7 +130,8 @@ Finish finish_of(const TrainingRequest& request, const Model& step, const WholeS
   return [=, &request, &step, &pruner](const Graph& graph) {
     Graph learnt = with_constants(learner(without_dropouts(graph), request), weights, values);
     learnt = pruner.cut(learnt, step);
-    if (request.settings.qat) learnt = with_integers(learnt, ranges, range_values, quantisation_of(request), standard_ops());
+    if (request.settings.qat)
+      learnt = with_integers(learnt, ranges, range_values, quantisation_of(request), standard_ops());
     return with_shared_constants(learnt, standard_ops());
   };
 }

@@ -9,10 +9,10 @@
 #include <numeric>
 #include <set>
 
+#include "driver/training/training_loop.h"
 #include "ops/op_table.h"
 #include "support/error.h"
 #include "support/refuse.h"
-#include "driver/training/training_loop.h"
 
 namespace tessera::inline driver {
 namespace {

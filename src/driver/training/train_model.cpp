@@ -127,7 +127,6 @@ std::pair<int64_t, int64_t> kept_bytes(const Model& step, size_t num_parameters,
 
 std::string hash_text(const Graph& graph) { return fmt::format("{:016x}", structural_hash(graph)); }
 
-
 std::string settings_text(const TrainSettings& settings, const TrainingData& data, const DataParallel& how,
                           const Graph& model, const TrainingStep& made) {
   return fmt::format(
@@ -144,8 +143,12 @@ std::string settings_text(const TrainSettings& settings, const TrainingData& dat
 class Training {
  public:
   Training(const TrainingRequest& request, const TrainingData& data, const ProcessRank& process)
-      : request_(request), settings_(request.settings), data_(data), process_(process),
-        parallel_(shared_with(process, settings_)), options_(step_options(settings_)),
+      : request_(request),
+        settings_(request.settings),
+        data_(data),
+        process_(process),
+        parallel_(shared_with(process, settings_)),
+        options_(step_options(settings_)),
         started_(std::chrono::steady_clock::now()) {
     loop_options_ = {.epochs = settings_.epochs,
                      .seed = settings_.seed,
@@ -277,7 +280,8 @@ TrainingOutcome Training::run(const TrainingWatch& watch, bool keep_interrupted)
   if (outcome.loop.interrupted && !keep_interrupted) return outcome;
   if (outcome.loop.losses.empty()) loop_->test(outcome.last);  // there was nothing left to do
   std::optional<Finish> finish;
-  if (!request_.output.empty() && (process_.is_first() || whole_->is_cut(0)))  // all ranks have parts of what is written
+  if (!request_.output.empty() &&
+      (process_.is_first() || whole_->is_cut(0)))  // all ranks have parts of what is written
     finish = finish_of(request_, *step_, *whole_, *pruner_, learnt_);
   if (process_.is_first() && finish) write_trained(request_, *finish);
   if (pruner_->is_used()) outcome.sparsity = pruner_->sparsity(*step_);

@@ -19,9 +19,9 @@ namespace tessera::inline driver {
 // What is known before the first step.
 struct TrainingPlan {
   size_t num_parameters = 0;
-  int64_t num_numbers = 0;                         // of all parameters
+  int64_t num_numbers = 0;                           // of all parameters
   int64_t parameter_bytes = 0, optimizer_bytes = 0;  // of states of this process
-  size_t train = 0, test = 0;                      // samples
+  size_t train = 0, test = 0;                        // samples
   int64_t steps_per_epoch = 0, batch = 0;
   int64_t steps_done = 0;  // of a checkpoint
   bool has_classes = false;

@@ -9,9 +9,9 @@
 #include <vector>
 
 #include "driver/engine/model.h"
-#include "train/data_parallel.h"
 #include "driver/training/training_data.h"
 #include "driver/training/whole_states.h"
+#include "train/data_parallel.h"
 
 namespace tessera::inline driver {
 
