@@ -189,6 +189,9 @@ Command add_train_command(CLI::App& root) {
   app->add_option("--scale", c.data.scale, "What every number of the samples is multiplied by")->capture_default_str();
   app->add_option("-o,--output", c.output, "Write the trained model: a module, FILE.onnx or FILE.graph")
       ->type_name("FILE");
+  app->add_flag("--with-step", s.with_step,
+                "Write one file with two modules over the same weights: 'infer', the model, and 'step', which goes on "
+                "training without a compiler; 'tessera strip' takes the model alone out of it");
   app->add_option("--loss", s.loss, "What is made smaller")
       ->check(CLI::IsMember(std::vector<std::string>(loss_names().begin(), loss_names().end())))
       ->capture_default_str()

@@ -142,6 +142,7 @@ typedef struct tessera_session tessera_session;
 typedef struct tessera_load_options {
   uint32_t size;               /* sizeof(tessera_load_options) */
   int32_t skip_weights_digest; /* nonzero: do not read all weights at load to check them */
+  const char* entry;           /* which module of a file that holds several; null: the first */
 } tessera_load_options;
 
 typedef struct tessera_session_options {
@@ -182,6 +183,9 @@ int32_t tessera_module_writes_in_place(const tessera_module* module, int32_t out
 /* A state is a value that lives from one run of a session to the next. NOT_FOUND for an index out of range. */
 int32_t tessera_module_num_states(const tessera_module* module);
 tessera_status tessera_module_state(const tessera_module* module, int32_t index, tessera_tensor_info* info);
+/* The names of the modules in the file that this one was loaded from; none where it is alone there. */
+int32_t tessera_module_num_entries(const tessera_module* module);
+const char* tessera_module_entry(const tessera_module* module, int32_t index); /* null for an index out of range */
 uint64_t tessera_module_arena_bytes(const tessera_module* module);
 uint64_t tessera_module_weights_bytes(const tessera_module* module);
 /* 1 when the data of a run decide a dimension of an output (tessera_session_output): such a module runs with
@@ -230,6 +234,12 @@ tessera_status tessera_session_run(tessera_session* session, const tessera_tenso
  * which gives all states their initial values. */
 tessera_status tessera_session_state(const tessera_session* session, int32_t index, tessera_tensor* tensor);
 tessera_status tessera_session_reset(tessera_session* session, tessera_error* error);
+/* States of `session` become those of `owner` that have their names, in its memory: what one run writes, the next run
+ * of either reads. The module of `session` keeps each in one place (one that only reads states does). `owner`, which
+ * shares no others, must outlive `session`, and the two must not run at the same time; a reset of `session` leaves
+ * these states alone. TSR-7029 where types differ, or no name is in both; nothing has changed then. */
+tessera_status tessera_session_share_states(tessera_session* session, const tessera_session* owner,
+                                            tessera_error* error);
 
 /* A module has values when one of its inputs or outputs, or something between them, is no tensor of numbers of a shape
  * that is known before the run. To load one takes the library libtessera_values beside the runtime, linked to the

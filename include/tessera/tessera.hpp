@@ -155,8 +155,10 @@ struct TensorInfo {
 
 class Module {
  public:
-  explicit Module(const std::string& path, bool check_weights = true) {
-    const tessera_load_options options = load_options(check_weights);
+  // `entry`: which module of a file that holds several; empty: the first.
+  explicit Module(const std::string& path, bool check_weights = true, const std::string& entry = "") {
+    tessera_load_options options = load_options(check_weights);
+    if (!entry.empty()) options.entry = entry.c_str();
     tessera_error error{};
     tessera_module* module = nullptr;
     detail::require(tessera_module_load(path.c_str(), &options, &module, &error), error);
@@ -298,6 +300,11 @@ class Session {
     tessera_tensor found{};
     detail::require_index(tessera_session_state(get(), static_cast<std::int32_t>(index), &found), "state");
     return TensorView(found.data, found.dtype, found.dims, static_cast<std::size_t>(found.rank));
+  }
+  // States become those of `owner` that have their names; it outlives this session, and the two do not run at once.
+  void share_states(const Session& owner) {
+    tessera_error error{};
+    detail::require(tessera_session_share_states(get(), owner.get(), &error), error);
   }
   void reset_states() {
     tessera_error error{};

@@ -52,6 +52,10 @@ struct TrainSettings {
   bool qat = false;               // with fake quantisation; what is written has integers
   int64_t qat_bits = 8;           // of weights
 
+  // `output`, a module, is a bundle: "infer", the model with its weights as states, and "step", the training step, over
+  // the same states. Of one process, without channels that are cut out.
+  bool with_step = false;
+
   std::string checkpoint;  // a file that parameters and moments are kept in after each epoch; empty: none
   std::string resume;      // one to go on from
   std::string step;        // a file that the step is written to, as a graph

@@ -75,6 +75,11 @@ class Engine {
   virtual void read_state(size_t index, const tessera_tensor& value) = 0;
   virtual void write_state(size_t index, const tessera_tensor& value) = 0;
   virtual void reset_states() = 0;
+  // States become those of `owner` that have their names, which must outlive this engine; runs of the two come one
+  // after another. RunError where they cannot.
+  virtual void share_states(Engine& owner) = 0;
+  // The names of the modules in the file that this one was loaded from; none where it is alone there.
+  virtual std::vector<std::string> entries() const { return {}; }
   // The outputs. RunError or CompileError.
   virtual std::vector<ResultPtr> run_values(const std::vector<const tessera_value*>& inputs) = 0;
 };
@@ -89,8 +94,9 @@ inline tessera_value_info value_info_of(const tessera_tensor_info& info) {
   return result;
 }
 
-// Each with sessions of `num_threads` threads; 0: as the runtime decides.
-std::unique_ptr<Engine> load_module_file(const std::string& path, int num_threads);
+// Each with sessions of `num_threads` threads; 0: as the runtime decides. `entry`: which module of a file that holds
+// several; empty: the first.
+std::unique_ptr<Engine> load_module_file(const std::string& path, const std::string& entry, int num_threads);
 std::unique_ptr<Engine> load_module_bytes(std::span<const std::byte> bytes, int num_threads);
 
 std::unique_ptr<Engine> make_interpreter(Interpreter interpreter);

@@ -38,6 +38,9 @@ class InterpreterEngine : public Engine {
     const std::lock_guard lock(mutex_);
     interpreter_.write_state(index, value);
   }
+  void share_states(Engine&) override {
+    throw std::invalid_argument("the states of an interpreted model cannot be shared");
+  }
   void reset_states() override {
     const std::lock_guard lock(mutex_);
     interpreter_.reset_states();

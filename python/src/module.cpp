@@ -219,9 +219,9 @@ nb::tuple border(const nb::object& model, const std::string& folder, const std::
   return nb::make_tuple(list(found.inputs), list(found.outputs));
 }
 
-std::unique_ptr<Engine> load(const std::string& path, int threads) {
+std::unique_ptr<Engine> load(const std::string& path, int threads, const std::string& entry) {
   const nb::gil_scoped_release release;
-  return load_module_file(path, threads);
+  return load_module_file(path, entry, threads);
 }
 
 // (name, dtype number, dims, wrappers, key): a dim is a number, a symbol's name, or "?" when it is derived from symbols
@@ -408,6 +408,9 @@ NB_MODULE(_native, m) {
           nb::sig("def take_events(self) -> list[tuple[int, int, int, int]]"),
           "What they have noted: number of the kernel, begin and end in nanoseconds, thread.")
       .def("reset_states", &Engine::reset_states, "Initial values again.")
+      .def("share_states", &Engine::share_states, "owner"_a, nb::keep_alive<1, 2>(),
+           nb::call_guard<nb::gil_scoped_release>(), "States become those of another engine that have their names.")
+      .def_prop_ro("entries", &Engine::entries, "The modules in the file that this one was loaded from.")
       .def("cancel", &Engine::cancel, "Ends the runs in progress, if it is the interpreter that runs.")
       .def("run_values", &run_values, "inputs"_a, "Runs once, and gives what a model with values makes.");
 
@@ -441,7 +444,7 @@ NB_MODULE(_native, m) {
         return tessera::language_model_metadata(path);
       },
       "path"_a, "The metadata of a GGUF file as JSON.");
-  m.def("load", &load, "path"_a, "threads"_a, "Loads a module file.");
+  m.def("load", &load, "path"_a, "threads"_a, "entry"_a, "Loads a module file, or a module of a bundle.");
   add_graph(m);
   add_derivatives(m);
   add_schedule(m);

@@ -118,6 +118,26 @@ class NativeEngine : public Engine {
     with_session([](tessera_session* session, tessera_error& error) { return tessera_session_reset(session, &error); });
   }
 
+  void share_states(Engine& owner) override {
+    auto* const other = dynamic_cast<NativeEngine*>(&owner);
+    if (!other) throw std::invalid_argument("the states of an interpreted model cannot be shared");
+    SessionPtr session = take_session(), of_owner = other == this ? nullptr : other->take_session();
+    tessera_error error = {};
+    const tessera_status status =
+        tessera_session_share_states(session.get(), of_owner ? of_owner.get() : session.get(), &error);
+    if (status == TESSERA_OK) owner_ = other;
+    give_back(std::move(session));
+    if (of_owner) other->give_back(std::move(of_owner));
+    throw_unless_ok(status, error);
+  }
+
+  std::vector<std::string> entries() const override {
+    std::vector<std::string> names;
+    for (int i = 0; i < tessera_module_num_entries(module_.get()); ++i)
+      names.emplace_back(tessera_module_entry(module_.get(), i));
+    return names;
+  }
+
   std::vector<ResultPtr> run_values(const std::vector<const tessera_value*>& inputs) override {
     std::vector<tessera_value*> outputs(outputs_.size(), nullptr);
     with_session([&](tessera_session* session, tessera_error& error) {
@@ -145,15 +165,22 @@ class NativeEngine : public Engine {
 
   template <typename Call>
   void with_session(const Call& call) {
+    // What shares states with another module does not run while that does.
+    SessionPtr of_owner = owner_ ? owner_->take_session() : nullptr;
     SessionPtr session = take_session();
     tessera_error error = {};
     const tessera_status status = call(session.get(), error);
+    give_back(std::move(session));
+    if (of_owner) owner_->give_back(std::move(of_owner));
+    throw_unless_ok(status, error);
+  }
+
+  void give_back(SessionPtr session) {
     {
       const std::lock_guard lock(mutex_);
       idle_.push_back(std::move(session));
     }
     returned_.notify_one();
-    throw_unless_ok(status, error);
   }
 
   // A run, with its kernels among the events where that was asked for.
@@ -196,6 +223,7 @@ class NativeEngine : public Engine {
   }
 
   ModulePtr module_;
+  NativeEngine* owner_ = nullptr;  // of states that this module shares
   bool has_values_ = false;
   int num_threads_;
   std::vector<tessera_value_info> inputs_, outputs_, states_;
@@ -209,10 +237,13 @@ class NativeEngine : public Engine {
 
 }  // namespace
 
-std::unique_ptr<Engine> load_module_file(const std::string& path, int num_threads) {
+std::unique_ptr<Engine> load_module_file(const std::string& path, const std::string& entry, int num_threads) {
   tessera_module* module = nullptr;
   tessera_error error = {};
-  throw_unless_ok(tessera_module_load(path.c_str(), nullptr, &module, &error), error);
+  tessera_load_options options = {};
+  options.size = sizeof(options);
+  options.entry = entry.empty() ? nullptr : entry.c_str();
+  throw_unless_ok(tessera_module_load(path.c_str(), &options, &module, &error), error);
   return std::make_unique<NativeEngine>(ModulePtr(module), num_threads);
 }
 

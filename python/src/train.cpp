@@ -121,6 +121,7 @@ void add_train(nb::module_& m) {
       .def_rw("importance", &TrainSettings::importance)
       .def_rw("qat", &TrainSettings::qat)
       .def_rw("qat_bits", &TrainSettings::qat_bits)
+      .def_rw("with_step", &TrainSettings::with_step)
       .def_rw("checkpoint", &TrainSettings::checkpoint)
       .def_rw("resume", &TrainSettings::resume)
       .def_rw("step", &TrainSettings::step);

@@ -165,9 +165,11 @@ def compile_file(
     interruptible(lambda: _native.compile_to_file(*source, os.fspath(path), *options, cancel), cancel.set)
 
 
-def load(path: str | os.PathLike[str], *, threads: int | None = None) -> Model:
-    """Loads a module file, which `Model.save`, `compile_file` or `tessera compile` wrote.
+def load(path: str | os.PathLike[str], *, threads: int | None = None, entry: str | None = None) -> Model:
+    """Loads a module file, which `Model.save`, `compile_file` or `tessera compile` wrote. ``entry`` is which module of a
+    file that holds several ("infer" and "step" of `tessera train --with-step`); None: the first.
 
     A module is a program: load only those that you trust.
     """
-    return Model(_native.load(os.fspath(path), 0 if threads is None else _options.number("threads", threads)))
+    chosen = "" if entry is None else _options.text("entry", entry)
+    return Model(_native.load(os.fspath(path), 0 if threads is None else _options.number("threads", threads), chosen))

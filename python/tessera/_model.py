@@ -134,6 +134,17 @@ class Model:
         """Gives all states the values that they had before the first run."""
         self._engine.reset_states()
 
+    def share_states(self, owner: Model) -> None:
+        """The states become those of ``owner`` that have their names, in its memory: what a run of one writes, the next
+        run of either reads. Of the two modules of a file that `tessera train --with-step` wrote, "infer" shares those of
+        "step". This module must keep each of them in one place, as one does that only reads them (TSR-7029)."""
+        self._engine.share_states(owner._engine)
+
+    @property
+    def entries(self) -> tuple[str, ...]:
+        """The modules in the file that this one was loaded from; none where it is alone there."""
+        return tuple(self._engine.entries)
+
     def save(self, path: str | os.PathLike[str]) -> None:
         """Writes the module to a file, which appears whole or not at all. `tessera.load` and the C API read it."""
         contents = self._engine.contents()

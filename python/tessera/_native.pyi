@@ -122,6 +122,13 @@ class Engine:
     def reset_states(self) -> None:
         """Initial values again."""
 
+    def share_states(self, owner: Engine) -> None:
+        """States become those of another engine that have their names."""
+
+    @property
+    def entries(self) -> list[str]:
+        """The modules in the file that this one was loaded from."""
+
     def cancel(self) -> None:
         """Ends the runs in progress, if it is the interpreter that runs."""
 
@@ -161,8 +168,8 @@ def graph_of_model(model: object, folder: str, name: str, dims: Mapping[str, Seq
 def language_model_metadata(path: str) -> str:
     """The metadata of a GGUF file as JSON."""
 
-def load(path: str, threads: int) -> Engine:
-    """Loads a module file."""
+def load(path: str, threads: int, entry: str) -> Engine:
+    """Loads a module file, or a module of a bundle."""
 
 class GraphValue:
     """A value of a graph."""
@@ -630,6 +637,12 @@ class TrainSettings:
 
     @qat_bits.setter
     def qat_bits(self, arg: int, /) -> None: ...
+
+    @property
+    def with_step(self) -> bool: ...
+
+    @with_step.setter
+    def with_step(self, arg: bool, /) -> None: ...
 
     @property
     def checkpoint(self) -> str: ...

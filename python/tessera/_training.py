@@ -22,7 +22,7 @@ Size = Union[int, "tuple[int, int]", "tuple[int, int, int]"]
 _ARGUMENTS: dict[str, tuple[str, Mapping[str, str] | None]] = {
     "--distill": ("teacher", None), "--distill-features": ("features", None), "--freeze": ("frozen", None),
     "--ignore": ("ignored", None), "--qat": ("qat=True", {}), "--nesterov": ("nesterov=True", {}),
-    "--classes-last": ("classes_last=True", {}), "--in-order": ("shuffle=False", {}),
+    "--classes-last": ("classes_last=True", {}), "--in-order": ("shuffle=False", {}), "--with-step": ("with_step=True", {}),
 } | {
     f"--{name.replace('_', '-')}": (name, None)
     for name in (
@@ -109,6 +109,7 @@ def train(
     importance: str = "l1",
     qat: bool = False,
     qat_bits: int = 8,
+    with_step: bool = False,
     checkpoint: str | os.PathLike[str] | None = None,
     resume: str | os.PathLike[str] | None = None,
     step: str | os.PathLike[str] | None = None,
@@ -127,7 +128,7 @@ def train(
     ``test`` has both of samples that it does not see. The arguments are the options of ``tessera train`` (docs/cli.md):
     ``prune`` is a share of the weights (0.8), "2:4", or "channels:0.5" by ``importance``; with ``qat`` it learns with
     ``qat_bits`` bits in mind, and what is written has integers; ``features`` are values of the teacher and of the model that
-    learn to be like them.
+    learn to be like them. ``with_step`` writes two modules in one file, which :func:`load` takes by their names, "infer" and "step".
 
     ``on_epoch`` gets {"epoch", "loss", "accuracy", "test_right", "test_total", "test_loss", "steps_per_second"} after each epoch, and
     ends the training where it answers False: what has been learnt is written then. ``verbose`` prints a line instead.
@@ -151,6 +152,7 @@ def train(
     settings.features, settings.feature_weight = list(features.items()), float(feature_weight)
     settings.prune = "" if prune is None else prune if isinstance(prune, str) else repr(float(prune))
     settings.importance, settings.qat, settings.qat_bits = importance, bool(qat), _options.number("qat_bits", qat_bits)
+    settings.with_step = bool(with_step)
     settings.checkpoint, settings.resume, settings.step = ("" if path is None else os.fspath(path) for path in (checkpoint, resume, step))
     given_dims, given_shapes = _options.dims_and_shapes(dims, shapes)
     data = _rows("", samples, targets) + ([] if test is None else _rows("test ", *test))

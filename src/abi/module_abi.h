@@ -12,6 +12,10 @@
 // Zero bytes may stand before any section, fewer than TSR_WEIGHTS_ALIGN; weights_offset is set even without weights.
 // The footer is read first, as data; every digest is checked before the ELF part is mapped as code.
 //
+// A file may hold several modules, over states of the same names (a training step and what it trains): a bundle. They
+// stand one behind the other, each at a multiple of TSR_WEIGHTS_ALIGN, with zero bytes between, and a tsr_bundle_footer
+// at the end. Every one of them is a whole module with offsets of its own.
+//
 // Thread safety: everything here is immutable after load. A tsr_call belongs to one run; two runs of one module
 // may execute at once as long as each has its own tsr_call with its own arena.
 #ifndef TESSERA_ABI_MODULE_ABI_H_
@@ -26,6 +30,9 @@ extern "C" {
 #define TSR_ABI_VERSION 9u                    /* that compilers write */
 #define TSR_ABI_OLDEST_VERSION 9u             /* that runtimes read, and all since */
 #define TSR_FOOTER_MAGIC "TESSERA-MODULE\0\2" /* 16 bytes with the trailing version byte */
+#define TSR_BUNDLE_MAGIC "TESSERA-BUNDLE\0\1" /* likewise */
+#define TSR_MAX_ENTRIES 8
+#define TSR_ENTRY_NAME 32
 #define TSR_WEIGHTS_ALIGN 65536u              /* file alignment of the weights: the largest page size in use */
 #define TSR_SECTION_ALIGN 8u                  /* file alignment of the descriptor, and of tables inside it */
 #define TSR_BUFFER_ALIGN 64u                  /* alignment of arena, scratch and weights buffers, in bytes */
@@ -339,6 +346,25 @@ typedef struct tsr_footer {
   uint64_t footer_digest; /* of every byte of the footer before this field */
   uint8_t magic[16];
 } tsr_footer;
+
+typedef enum tsr_entry_kind { TSR_ENTRY_MODULE = 0, TSR_ENTRY_DATA = 1 } tsr_entry_kind;
+
+typedef struct tsr_bundle_entry {
+  char name[TSR_ENTRY_NAME]; /* NUL-terminated, not empty, of no other entry */
+  uint64_t offset, size;
+  uint64_t digest; /* of data, which the loader leaves alone; 0 for modules, which have their own */
+  uint32_t kind;   /* tsr_entry_kind; the first entry is a module */
+  uint32_t reserved;
+} tsr_bundle_entry;
+
+/* The last bytes of a bundle. */
+typedef struct tsr_bundle_footer {
+  tsr_bundle_entry entries[TSR_MAX_ENTRIES]; /* in the order of their offsets; rows behind num_entries are zero */
+  uint64_t num_entries;                      /* at least 1 */
+  uint64_t file_size;
+  uint64_t digest; /* of every byte of the footer before this field */
+  uint8_t magic[16];
+} tsr_bundle_footer;
 
 #ifdef __cplusplus
 }

@@ -22,7 +22,7 @@ class OpenModule {
  public:
   explicit OpenModule(const std::string& path, bool check_digest = true) {
     tessera_error error = {};
-    const tessera_status status = file_.open_path(path.c_str(), check_digest, &error);
+    const tessera_status status = file_.open_path(path.c_str(), nullptr, check_digest, &error);
     if (status != TESSERA_OK) {
       throw UserError({.id = error.id, .message = error.message, .node = {}, .legal = {}, .hint = {}});
     }
@@ -165,6 +165,11 @@ std::string module_text(const json& inspection, const TextStyle& style) {
   text += line("options", options);
   text += tensor_lines(inspection, "inputs", "inputs") + tensor_lines(inspection, "outputs", "outputs");
   if (inspection.contains("states")) text += tensor_lines(inspection, "states", "states");
+  if (inspection.contains("entries")) {
+    std::string names;
+    for (const json& entry : inspection.at("entries")) names += (names.empty() ? "" : ", ") + entry.get<std::string>();
+    text += line("entries", names + " (this is the first)");
+  }
   if (inspection.contains("sizes") && inspection.at("sizes").is_string())
     text += line("sizes", text_of(inspection, "sizes"));
   if (inspection.contains("flow") && inspection.at("flow").is_object()) {
@@ -337,6 +342,8 @@ json inspect_module(const std::string& path) {
         {"weight_bytes", file.footer.weights_size},
         {"scratch_bytes_per_worker", head.scratch_bytes}}},
   };
+  for (uint64_t i = 0; i < file.bundle.num_entries; ++i)
+    if (file.bundle.entries[i].kind == TSR_ENTRY_MODULE) result["entries"].push_back(file.bundle.entries[i].name);
   for (uint32_t i = 0; i < head.num_states; ++i) {
     json state = tensors_of(file, &file.states()[i].tensor, 1)[0];
     state["in_place"] = file.states()[i].in_place == 1;

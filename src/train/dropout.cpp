@@ -2,6 +2,8 @@
 
 #include <algorithm>
 #include <cmath>
+#include <memory>
+#include <utility>
 
 #include "support/error.h"
 
@@ -42,7 +44,65 @@ uint32_t key_of(uint64_t seed, int64_t which) {
   return mixed(low ^ static_cast<uint32_t>(seed >> 32));
 }
 
+bool is_dropout(const Node& node) {
+  return node.op->kind == OpKind::kComposite && node.attrs.get_or<std::string>("name", "") == "dropout";
+}
+
+constexpr int64_t kOfIterations = 0x9e3779b1;  // so that iterations of one step are not those of the next
+
+// With one more input at the end, the number of the step. `counts`: input 0 is the number of an iteration.
+Graph with_dropouts(const Graph& region, const OpTable& ops, bool counts, DropoutNumbers& numbers) {
+  Graph result;
+  result.copy_header(region);
+  std::vector<ValueId> map(region.values().size(), -1);
+  for (const ValueId input : region.inputs)
+    map[static_cast<size_t>(input)] = result.add_input(region.value(input).name, region.type(input));
+  ValueId step = result.add_input(result.unique_name("training.step"), {DType::kI64, {}, {}});
+  GraphBuilder builder(result);
+  const GraphOps o{builder, ops};
+  if (counts)
+    step = o.add(o.mul(o.plus(step, 1), o.integer(kOfIterations)), map[static_cast<size_t>(region.inputs[0])]);
+  for (const Node& node : region.nodes()) {
+    std::vector<ValueId> operands;
+    for (const ValueId input : node.inputs) operands.push_back(map[static_cast<size_t>(input)]);
+    std::vector<std::string> names;
+    for (const ValueId output : node.outputs) names.push_back(region.value(output).name);
+    builder.set_loc(node.loc);
+    const std::vector<ValueId> results =
+        is_dropout(node) ? std::vector<ValueId>{dropped(o, operands[0], node.attrs.get<double>("ratio"),
+                                                        seed_of(node, numbers), step, numbers.next++)}
+                         : dropped_in_regions(builder, ops, node, operands, names, step, numbers);
+    for (size_t i = 0; i < results.size(); ++i) map[static_cast<size_t>(node.outputs[i])] = results[i];
+  }
+  for (const ValueId output : region.outputs) result.outputs.push_back(map[static_cast<size_t>(output)]);
+  return result;
+}
+
 }  // namespace
+
+uint64_t seed_of(const Node& dropout, const DropoutNumbers& numbers) {
+  return static_cast<uint64_t>(dropout.attrs.get_or<int64_t>("seed", static_cast<int64_t>(numbers.seed)));
+}
+
+bool has_dropouts(const Graph& graph) {
+  return std::any_of(graph.nodes().begin(), graph.nodes().end(), [](const Node& node) {
+    return is_dropout(node) || std::any_of(node.regions.begin(), node.regions.end(),
+                                           [](const GraphPtr& region) { return has_dropouts(*region); });
+  });
+}
+
+std::vector<ValueId> dropped_in_regions(GraphBuilder& builder, const OpTable& ops, const Node& node,
+                                        std::vector<ValueId> operands, std::vector<std::string> names, ValueId step,
+                                        DropoutNumbers& numbers) {
+  const bool is_flow = node.op->kind == OpKind::kIf || node.op->kind == OpKind::kLoop;
+  std::vector<GraphPtr> regions = node.regions;
+  if (is_flow && std::any_of(regions.begin(), regions.end(), [](const GraphPtr& r) { return has_dropouts(*r); })) {
+    for (GraphPtr& region : regions)
+      region = std::make_shared<const Graph>(with_dropouts(*region, ops, node.op->kind == OpKind::kLoop, numbers));
+    operands.push_back(step);
+  }
+  return builder.add_multi(*node.op, std::move(operands), node.attrs, std::move(regions), std::move(names));
+}
 
 uint32_t random_bits(uint64_t seed, int64_t step, int64_t which, uint32_t element) {
   const uint32_t first = mixed(key_of(seed, which) ^ static_cast<uint32_t>(step));

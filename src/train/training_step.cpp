@@ -158,8 +158,8 @@ class StepBuilder {
         map_[index(value)] = o.cast(state_of_[value], read);
       }
     make_projections();
-    const auto is_dropout = [](const Node& node) { return is_composite(&node, "dropout"); };
-    reads_step_ = std::any_of(model_.nodes().begin(), model_.nodes().end(), is_dropout);
+    reads_step_ = has_dropouts(model_);
+    dropouts_.seed = options_.seed;
     if (reads_step_) done_ = graph_.add_input(graph_.unique_name("training.step"), {DType::kI64, {}, {}});
     if (reads_step_ && options_.parallel.is_used())
       refuse("TSR-2085", "the model has dropouts, which drop the same elements of each part",
@@ -337,9 +337,8 @@ class StepBuilder {
       return;
     }
     if (is_composite(&node, "dropout")) {
-      const auto seed = static_cast<uint64_t>(node.attrs.get_or<int64_t>("seed", static_cast<int64_t>(options_.seed)));
-      map_[index(node.outputs[0])] =
-          dropped({builder, ops_}, operands[0], node.attrs.get<double>("ratio"), seed, done_, num_dropouts_++);
+      map_[index(node.outputs[0])] = dropped({builder, ops_}, operands[0], node.attrs.get<double>("ratio"),
+                                             seed_of(node, dropouts_), done_, dropouts_.next++);
       return;
     }
     if (is_narrowed(node)) {
@@ -358,7 +357,7 @@ class StepBuilder {
     }
     std::vector<std::string> names;
     for (const ValueId output : node.outputs) names.push_back(model_.value(output).name);
-    const std::vector<ValueId> results = builder.add_multi(*node.op, operands, node.attrs, node.regions, names);
+    const std::vector<ValueId> results = dropped_in_regions(builder, ops_, node, operands, names, done_, dropouts_);
     for (size_t i = 0; i < results.size(); ++i) map_[index(node.outputs[i])] = results[i];
   }
 
@@ -731,7 +730,7 @@ class StepBuilder {
   std::vector<ValueId> map_;
   std::map<ValueId, ValueId> state_of_;  // by the constant of the model
   bool reads_step_ = false;              // for its random numbers
-  int64_t num_dropouts_ = 0;
+  DropoutNumbers dropouts_;
   ValueId done_ = -1, scaled_loss_ = -1;
   ValueId ok_ = -1;  // bool[]: what is watched is finite; -1: nothing is
 };

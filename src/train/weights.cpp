@@ -11,6 +11,8 @@
 #include "graph/subgraph.h"
 #include "ops/op_util.h"
 #include "support/error.h"
+#include "train/dropout.h"
+#include "train/graph_ops.h"
 
 namespace tessera::inline train {
 namespace {
@@ -132,9 +134,14 @@ bool is_one(const Graph& model, ValueId value) {
 Graph without_dropouts(const Graph& model) {
   GraphRewriter rewriter(model);
   bool has_masks = false;
-  Graph result =
-      rewriter.run([&](GraphRewriter&, const Node& node, const std::vector<ValueId>& inputs) -> std::vector<ValueId> {
+  Graph result = rewriter.run(
+      [&](GraphRewriter& rewriting, const Node& node, const std::vector<ValueId>& inputs) -> std::vector<ValueId> {
         if (is_composite(node, "dropout")) return {inputs[0]};
+        if (std::any_of(node.regions.begin(), node.regions.end(), [](const GraphPtr& r) { return has_dropouts(*r); })) {
+          Node copy = node;
+          for (GraphPtr& region : copy.regions) region = std::make_shared<const Graph>(without_dropouts(*region));
+          return rewriting.copy(copy, inputs);
+        }
         // Of a dropout whose mask has a name: numbers times what became of ones.
         const Node* factors = node.op->name == "mul" ? model.producer(node.inputs[1]) : nullptr;
         if (!factors || !is_composite(*factors, "dropout") || !is_one(model, node.inputs[1])) return {};
@@ -149,6 +156,28 @@ TensorPtr as_dtype(const TensorPtr& tensor, DType dtype) {
   Tensor other(dtype, tensor->dims());
   for (int64_t i = 0; i < other.num_elements(); ++i) other.set_double(i, tensor->get_double(i));
   return std::make_shared<const Tensor>(std::move(other));
+}
+
+Graph without_states(const Graph& model, const std::vector<TensorPtr>& values, const OpTable& ops) {
+  check(values.size() == model.states.size(), "a value for each state");
+  Graph result;
+  result.copy_header(model);
+  result.states.clear();
+  GraphBuilder builder(result);
+  std::vector<ValueId> map(model.values().size(), -1);
+  for (size_t i = 0; i < model.num_own_inputs(); ++i) {
+    const ValueId input = model.inputs[i];
+    map[index(input)] = result.add_input(model.value(input).name, model.type(input));
+  }
+  for (size_t i = 0; i < values.size(); ++i) {
+    const ValueId state = model.state_input(i);
+    check(model.state_output(i) == state, "a state that a call changes");
+    map[index(state)] = builder.add(ops.get("constant"), {}, {{"value", values[i]}}, model.value(state).name);
+  }
+  append_nodes(result, model, map);
+  for (size_t i = 0; i < model.outputs.size(); ++i)
+    if (i < model.num_own_outputs() || i >= model.first_check()) result.outputs.push_back(map[index(model.outputs[i])]);
+  return result;
 }
 
 Graph with_constants(const Graph& model, const std::vector<std::string>& names, const std::vector<TensorPtr>& values) {

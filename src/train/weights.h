@@ -21,6 +21,10 @@ Graph with_shared_constants(const Graph& model, const OpTable& ops);
 // `model` with these constants as states that no call changes: what a training step has learnt is given to it.
 Graph with_states(const Graph& model, const std::vector<std::string>& names);
 
+// The other way round: states that no call changes as constants of these values, in their order. REQUIRES: a call
+// leaves all of them what they are.
+Graph without_states(const Graph& model, const std::vector<TensorPtr>& values, const OpTable& ops);
+
 // `model` with these constants in place of its own of the same names, and of those that are the same numbers in
 // memory. Values of another type are rounded to the constant's. REQUIRES: it has them, of these shapes.
 Graph with_constants(const Graph& model, const std::vector<std::string>& names, const std::vector<TensorPtr>& values);

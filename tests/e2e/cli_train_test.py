@@ -261,6 +261,35 @@ class Train(CliTest):
         again, _ = self.train("drop.graph", "--epochs", 3, "--seed", 1, "--in-order", "--json")
         self.assertEqual(json.loads(out)["losses"], json.loads(again)["losses"])
 
+    def test_a_file_that_runs_and_learns(self):
+        """--with-step: without a name it is the model; strip takes that alone out of it, as of a checkpoint."""
+        for model in ("mlp.graph", "lenet.onnx"):
+            stem = model.split(".")[0]
+            with self.subTest(model):
+                out, _ = self.train(model, "--epochs", 2, "--with-step", "--checkpoint", "c.safetensors", "-o", f"{stem}_both.so", "--json")
+                right = json.loads(out)["test_right"]
+                self.assertEqual(self.right(f"{stem}_both.so", 32), right)
+                self.tessera("strip", f"{stem}_both.so", "-o", f"{stem}_alone.so")
+                self.tessera("strip", f"{stem}_both.so", "--checkpoint", "c.safetensors", "-o", f"{stem}_alone.graph", "-q")
+                self.assertLess((self.folder / f"{stem}_alone.so").stat().st_size, (self.folder / f"{stem}_both.so").stat().st_size / 2)
+                self.assertEqual(self.right(f"{stem}_alone.so", 32), right)
+                self.tessera("compile", f"{stem}_alone.graph", "-o", f"{stem}_again.so", "-q")
+                self.assertEqual(self.right(f"{stem}_again.so", 32), right)
+                self.tessera("strip", f"{stem}_both.so", "-o", f"{stem}_alone.onnx", "-q")
+                out, _ = self.tessera("inspect", f"{stem}_both.so")
+                self.assertIn("infer, step", out)
+        self.train("mlp.graph", "--epochs", 1, "-o", "plain.so", "-q")
+        for arguments, id in (
+            (["plain.so"], "TSR-6104"), (["absent.so"], "TSR-6104"), (["lenet_both.so", "--checkpoint", "absent"], "TSR-6214"),
+        ):
+            _, errors = self.tessera("strip", *arguments, "-o", "none.so", code=1)
+            self.assertIn(id, errors)
+        self.train("mlp.graph", "--epochs", 1, "--checkpoint", "other.safetensors", "-q")
+        _, errors = self.tessera("strip", "lenet_both.so", "--checkpoint", "other.safetensors", "-o", "none.so", code=1)
+        self.assertIn("TSR-6234", errors)
+        _, errors = self.tessera("strip", "lenet_both.so", "-o", "lenet_both.so", code=1)
+        self.assertIn("TSR-4062", errors)
+
     def test_dropouts_of_onnx(self):
         """Those of all opsets drop while a model learns, whatever training_mode says; what is written has none."""
         random = numpy.random.default_rng(1)

@@ -54,12 +54,12 @@ TEST_F(ModuleFileErrors, Unreadable) {
             "'tessera compile' is needed");
   tessera_module* module = nullptr;
   tessera_error error = {};
-  EXPECT_EQ(outcome(load_from_fd(-1, "m.so", true, &module, &error), error),
+  EXPECT_EQ(outcome(load_from_fd(-1, "m.so", nullptr, true, &module, &error), error),
             "TSR-7002: module file 'm.so' cannot be read: Bad file descriptor; a readable file is needed");
   const int huge = memfd_create("huge", 0);
   ASSERT_GE(huge, 0);
   ASSERT_EQ(ftruncate(huge, off_t{1} << 60), 0);
-  EXPECT_EQ(outcome(load_from_fd(huge, "huge.so", true, &module, &error), error),
+  EXPECT_EQ(outcome(load_from_fd(huge, "huge.so", nullptr, true, &module, &error), error),
             "TSR-7002: module file 'huge.so' cannot be mapped: Cannot allocate memory; it has 1152921504606846976 "
             "bytes");
 }

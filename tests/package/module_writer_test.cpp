@@ -163,7 +163,7 @@ TEST_F(ModuleWriter, MemoryAndFileHoldTheSameBytesEveryTime) {
 
   tessera_module* module = nullptr;
   tessera_error error = {};
-  ASSERT_EQ(load_from_fd(memory.release(), "in memory", true, &module, &error), TESSERA_OK) << error.message;
+  ASSERT_EQ(load_from_fd(memory.release(), "in memory", nullptr, true, &module, &error), TESSERA_OK) << error.message;
   EXPECT_EQ(run(module, std::vector<float>(12, 1.0f))[1], 3.0f);
   tessera_module_free(module);
 }

@@ -44,6 +44,18 @@ def _floats(*shape, seed=0):
     return np.random.default_rng(seed).normal(size=shape).astype(np.float32)
 
 
+LEARNER = """graph @learner(%x: f32[4,3]) -> (%y: f32[4,2]) {
+  %w = constant {value = dense<f32[3,2] 0.5 -0.25 0.125 1 -0.5 0.75>}
+  %y = matmul(%x, %w)
+}
+"""
+
+
+def bundle_runs():
+    """The inputs of the steps of the bundle, which has a model and its training step over one state."""
+    return [[_floats(4, 3, seed=i), np.array([0, 1, 1, 0]), np.array(0.125)] for i in range(RUNS)]
+
+
 # Name -> the model (a ModelProto, or a graph as text), options of `tessera compile`, the inputs of each run.
 def cases():
     baseline = ["--target", "x86-64-v2"]

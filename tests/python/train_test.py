@@ -144,6 +144,158 @@ class Train(unittest.TestCase):
         self.assertFalse((self.folder / "none.so").exists())
 
 
+def recurrent(ratio, unrolled):
+    """Three times tanh(dropout(x) w), by ONNX's Loop or one after the other."""
+    f32, int64, boolean = onnx.TensorProto.FLOAT, onnx.TensorProto.INT64, onnx.TensorProto.BOOL
+    info, node = onnx.helper.make_tensor_value_info, onnx.helper.make_node
+
+    def iteration(x, y, number):
+        return [node("Dropout", [x, "ratio"], [f"d{number}"]), node("MatMul", [f"d{number}", "w"], [f"m{number}"]),
+                node("Add", [f"m{number}", "b"], [f"s{number}"]), node("Tanh", [f"s{number}"], [y])]
+
+    if unrolled:
+        nodes = [*iteration("x", "y0", 0), *iteration("y0", "y1", 1), *iteration("y1", "y", 2)]
+    else:
+        body = onnx.helper.make_graph(
+            [*iteration("a", "o", 0), node("Identity", ["c"], ["goes_on"])], "body",
+            [info("i", int64, []), info("c", boolean, []), info("a", f32, [8, 16])],
+            [info("goes_on", boolean, []), info("o", f32, [8, 16])])
+        nodes = [node("Loop", ["n", "t", "x"], ["y"], body=body)]
+    weights = {"ratio": np.float32(ratio), "w": (np.random.default_rng(0).standard_normal((16, 16)) / 4).astype(np.float32),
+               "b": np.zeros(16, np.float32), "n": np.array(3), "t": np.array(True)}
+    graph = onnx.helper.make_graph(nodes, "recurrent", [info("x", f32, [8, 16])], [info("y", f32, [8, 16])],
+                                   [onnx.numpy_helper.from_array(np.asarray(v), k) for k, v in weights.items()])
+    return onnx.helper.make_model(graph, opset_imports=[onnx.helper.make_opsetid("", 17)], ir_version=8)
+
+
+class Loops(unittest.TestCase):
+    def test_weights_of_the_graph_around_learn(self):
+        x = RANDOM.standard_normal((64, 16)).astype(np.float32)
+        labels = RANDOM.integers(0, 16, 64)
+        with tempfile.TemporaryDirectory() as folder:
+            path = pathlib.Path(folder) / "trained.onnx"
+
+            def losses(ratio, unrolled):
+                report = tessera.train(recurrent(ratio, unrolled), x, labels, path, epochs=3, batch=8, shuffle=False, threads=1, lr=0.01)
+                return report["losses"]
+
+            np.testing.assert_allclose(losses(0, False), losses(0, True), rtol=2e-6)
+            plain, dropping = losses(0, False), losses(0.5, False)
+            self.assertGreater(np.abs(np.subtract(plain, dropping)).min(), 1e-4)
+            self.assertLess(plain[-1], plain[0])
+            (loop,) = onnx.load(path).graph.node
+            (body,) = [attribute.g for attribute in loop.attribute if attribute.name == "body"]
+            self.assertEqual([node.op_type for node in body.node if node.op_type != "Identity"], ["MatMul", "Add", "Tanh"])
+
+
+class Bundle(unittest.TestCase):
+    """One file with a model and its training step, over one state."""
+
+    def setUp(self):
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        self.folder = pathlib.Path(folder.name)
+        self.x, self.y = two_rings(1024)
+        self.path = self.folder / "both.so"
+        self.report = self.train(self.path, epochs=2, with_step=True)
+
+    def train(self, *arguments, **options):
+        return tessera.train(network(), self.x, self.y, *arguments, **{"lr": 0.01, "threads": 1, "shuffle": False, **options})
+
+    def test_goes_on_where_training_ended(self):
+        whole = self.train(epochs=4)
+        self.assertEqual(whole["losses"][:64], self.report["losses"])
+        step, infer = tessera.load(self.path, entry="step"), tessera.load(self.path)
+        self.assertEqual(infer.entries, ("infer", "step"))
+        infer.share_states(step)
+        before = infer.run([self.x[:32]])[0]
+        losses = []
+        for batch in range(2 * 32):
+            rows = slice(32 * (batch % 32), 32 * (batch % 32 + 1))
+            losses.append(float(step.run([self.x[rows], self.y[rows], np.float64(0.01)])[0]))
+        self.assertEqual(whole["losses"][64:], losses)
+        after = infer.run([self.x[:32]])[0]
+        self.assertFalse(np.array_equal(before, after))
+        alone = tessera.load(self.path, entry="infer")
+        np.testing.assert_array_equal(alone.run([self.x[:32]])[0], before)
+        alone.set_states({name: step.states[name] for name in alone.states})
+        np.testing.assert_array_equal(alone.run([self.x[:32]])[0], after)
+
+    def test_states_are_one(self):
+        step, infer = tessera.load(self.path, entry="step"), tessera.load(self.path, entry="infer")
+        infer.share_states(step)
+        name, value = next(iter(infer.states.items()))
+        infer.set_states({name: value + 1})
+        np.testing.assert_array_equal(step.states[name], value + 1)
+        infer.reset_states()                                       # leaves what is another's alone
+        np.testing.assert_array_equal(step.states[name], value + 1)
+        step.reset_states()
+        np.testing.assert_array_equal(infer.states[name], value)
+        again = tessera.load(self.path)
+        for wrong, of in ((infer, step), (again, again), (again, infer)):
+            with self.assertRaisesRegex(tessera.Error, "TSR-7029"):
+                wrong.share_states(of)
+        with self.assertRaisesRegex(tessera.Error, "TSR-7029"):    # no state has its name
+            again.share_states(tessera.compile(counter()))
+
+    def test_every_batch_is_open(self):
+        infer, step = tessera.load(self.path), tessera.load(self.path, entry="step")
+        infer.share_states(step)
+        self.assertEqual(infer.run([self.x[:32]])[0].shape, (32, 2))
+
+    def test_what_is_no_bundle(self):
+        with self.assertRaisesRegex(tessera.Error, "TSR-7028.*infer, step"):
+            tessera.load(self.path, entry="other")
+        tessera.train(network(), self.x, self.y, self.folder / "plain.so", epochs=1, threads=1)
+        with self.assertRaisesRegex(tessera.Error, "TSR-7028"):
+            tessera.load(self.folder / "plain.so", entry="infer")
+        self.assertEqual(tessera.load(self.folder / "plain.so").entries, ())
+        for options, text in (({"prune": "channels:0.5"}, "prune"), ({}, "module")):
+            with self.assertRaisesRegex(tessera.Error, text) as caught:
+                self.train(self.folder / ("a.so" if options else "a.onnx"), epochs=1, with_step=True, **options)
+            self.assertEqual(caught.exception.id, "TSR-4080")
+
+    def test_damage_is_found(self):
+        whole = self.path.read_bytes()
+        broken = self.folder / "broken.so"
+        places = [*range(len(whole) - 552, len(whole), 7), *RANDOM.integers(0, len(whole), 40)]
+        refused = 0
+        for place in places:
+            bytes_ = bytearray(whole)
+            bytes_[place] ^= 1 << int(RANDOM.integers(0, 8))
+            broken.write_bytes(bytes_)
+            for entry in ("infer", "step"):
+                try:
+                    tessera.load(broken, entry=entry)
+                except tessera.Error as error:
+                    refused += 1
+                    self.assertRegex(error.id, "TSR-70")
+        self.assertGreater(refused, 79)            # of the footer every bit counts, of a module those of its own
+        for size in (0, 16, 144, 551, 552, len(whole) // 2, len(whole) - 1):
+            broken.write_bytes(whole[:size])
+            with self.assertRaisesRegex(tessera.Error, "TSR-70"):
+                tessera.load(broken, entry="step")
+
+    def test_models_with_fewer_bits_and_masks(self):
+        for options in ({"qat": True}, {"prune": 0.5}):
+            with self.subTest(options):
+                path = self.folder / "other.so"
+                self.train(path, epochs=4, with_step=True, **options)
+                infer, step = tessera.load(path), tessera.load(path, entry="step")
+                infer.share_states(step)
+                before = infer.run([self.x[:32]])[0]
+                step.run([self.x[:32], self.y[:32], np.float64(0.05)])
+                self.assertFalse(np.array_equal(before, infer.run([self.x[:32]])[0]))
+
+
+def counter():
+    graph = tessera.graph.Graph("counter")
+    state = graph.state("count", np.zeros((1,), np.float32))
+    graph.output("now", state + state)
+    graph.assign(state, state + state)
+    return graph
+
+
 class Data(unittest.TestCase):
     def test_every_row_once_in_an_order_of_its_own(self):
         x, y = np.arange(100).reshape(100, 1), np.arange(100)

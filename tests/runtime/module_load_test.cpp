@@ -47,7 +47,7 @@ TEST_F(ModuleLoad, FromOpenFile) {
   write("m.so", ModuleSpec().build());
   tessera_module* module = nullptr;
   tessera_error error = {};
-  ASSERT_EQ(outcome(load_from_fd(open("m.so", O_RDONLY), "m.so", true, &module, &error), error), "ok");
+  ASSERT_EQ(outcome(load_from_fd(open("m.so", O_RDONLY), "m.so", nullptr, true, &module, &error), error), "ok");
   EXPECT_EQ(scale_by_module(ModulePtr(module)), kScaled);
 }
 

@@ -258,6 +258,79 @@ TEST(Dropout, ElementsFollowFromSeedStepAndPlace) {
   }
 }
 
+// Of a loop in which an `if` drops: other elements in each iteration and each step, the same ones forwards as
+// backwards.
+TEST(Dropout, RegionsDropInEachIteration) {
+  const char* text = R"(
+graph @main(%x: f32[2,64]) -> (%y: f32[2,64]) {
+  %w = constant {value = splat<f32[64] 1>} : f32[64]
+  %one = constant {value = splat<f32[2,64] 1>} : f32[2,64]
+  %yes = constant {value = dense<bool[] true>} : bool[]
+  %s, %p = loop(%one, %x, %w, %yes) {counted = false, max_trip = [3], num_carried = 1} ({
+    graph @body(%i: i64[], %a: f32[2,64], %m: f32[2,64], %v: f32[64], %c: bool[]) -> (%b: f32[2,64], %q: f32[2,64]) {
+      %q = if(%c, %m, %v) ({
+        graph @then(%t: f32[2,64], %u: f32[64]) -> (%z: f32[2,64]) {
+          %d = composite(%t) {name = "dropout", ratio = 0.5} ({
+            graph @dropout(%k: f32[2,64]) -> (%l: f32[2,64]) {
+              %l = reshape(%k) {shape = [2,64]} : f32[2,64]
+            }
+          }) : f32[2,64]
+          %z = mul(%d, %u) : f32[2,64]
+        }
+        graph @else(%t: f32[2,64], %u: f32[64]) -> (%z: f32[2,64]) {
+          %z = mul(%t, %u) : f32[2,64]
+        }
+      }) : f32[2,64]
+      %b = mul(%a, %q) : f32[2,64]
+    }
+  }) : f32[2,64], f32[3,2,64]
+  %y = reduce(%p) {axes = [0], keepdims = false, kind = "sum"} : f32[2,64]
+}
+)";
+  const Graph model = parse_graph(text, standard_ops());
+  EXPECT_TRUE(has_dropouts(model));
+  EXPECT_FALSE(has_dropouts(without_dropouts(model)));
+  TrainingOptions options;
+  options.loss = LossKind::kMeanSquaredError;
+  options.seed = 7;
+  options.optimizer.kind = OptimizerKind::kSgd;
+  options.frozen = {"one"};
+  const TrainingStep made = step_of(model, options);
+  // With x = 1 and w = 1, y is 2 times how many of 3 iterations kept the element; targets 0: the loss is the mean of
+  // squares, and w's gradient the sum of 2 y / 128 times y over both rows.
+  GraphInterpreter interpreter;
+  GraphSession session(made.graph, interpreter);
+  for (int64_t step = 0; step < 2; ++step) {
+    const Tensor w = session.states()[0];
+    Tensor x(DType::kF32, {2, 64});
+    const Tensor target(DType::kF32, {2, 64});
+    for (int64_t e = 0; e < 128; ++e) x.set_double(e, 1);
+    const double loss = session.call({x, target, rate(0.25)})[0].get_double(0);
+    double squares = 0;
+    std::vector<double> gradient(64);
+    int64_t differ = 0;
+    for (int64_t e = 0; e < 128; ++e) {
+      int64_t kept = 0;
+      bool first = false;
+      for (int64_t i = 0; i < 3; ++i) {
+        const int64_t number = (step + 1) * 0x9e3779b1 + i;
+        const bool stays = random_bits(7, number, 0, static_cast<uint32_t>(e)) >= (1u << 31);
+        if (i == 0) first = stays;
+        differ += stays != first;
+        kept += stays;
+      }
+      const double weight = w.get_double(e % 64), y = 2.0 * static_cast<double>(kept) * weight;
+      squares += y * y / 128;
+      gradient[static_cast<size_t>(e % 64)] += 2 * y / 128 * 2.0 * static_cast<double>(kept);
+    }
+    EXPECT_GT(differ, 50);
+    EXPECT_NEAR(loss, squares, 1e-5);
+    const Tensor next = session.states()[0];
+    for (int64_t c = 0; c < 64; ++c)
+      EXPECT_NEAR(next.get_double(c), w.get_double(c) - 0.25 * gradient[static_cast<size_t>(c)], 1e-5) << c;
+  }
+}
+
 TEST(Dropout, AsManyAreDroppedAsIsAsked) {
   for (const double ratio : {0.1, 0.5, 0.9}) {
     int64_t dropped = 0, pairs = 0;

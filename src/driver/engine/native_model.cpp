@@ -436,7 +436,7 @@ std::unique_ptr<Model> load_module(const std::string& path, int num_threads, con
 std::unique_ptr<Model> load_module(AnonymousFile file, const std::string& name, int num_threads) {
   tessera_module* module = nullptr;
   tessera_error error = {};
-  throw_unless_ok(load_from_fd(file.release(), name.c_str(), true, &module, &error), error);
+  throw_unless_ok(load_from_fd(file.release(), name.c_str(), nullptr, true, &module, &error), error);
   return model_of(ModulePtr(module, tessera_module_free), name, num_threads);
 }
 

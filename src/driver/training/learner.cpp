@@ -136,26 +136,40 @@ Finish finish_of(const TrainingRequest& request, const Model& step, const WholeS
   };
 }
 
-void write_trained(const TrainingRequest& request, const Finish& finish) {
+namespace {
+
+Compiled compiled_as_written(const TrainingRequest& request, const Finish& finish) {
   DriverOptions options = reading_options(request);
   PassRunner runner(options);
   set_batch(request.model, {1, request.settings.batch, 1}, options.compile);
-  const bool is_onnx = request.output.ends_with(".onnx");
-  if (!is_onnx && !request.output.ends_with(".graph")) {
-    options.emit = Emit::kModule;
-    ImportedModel model = finished(read_model(request.model, options, runner), finish);
-    return write_module(compile_imported(std::move(model), options, runner), request.output);
-  }
-  const auto write = [&](const Graph& graph) {
-    if (is_onnx) export_onnx_file(graph, request.output);
-    else write_file(request.output, "output", print(graph));
-  };
+  options.emit = Emit::kModule;
+  return compile_imported(finished(read_model(request.model, options, runner), finish), options, runner);
+}
+
+}  // namespace
+
+Graph finished_graph(const TrainingRequest& request, const Finish& finish) {
+  DriverOptions options = reading_options(request);
+  PassRunner runner(options);
+  set_batch(request.model, {1, request.settings.batch, 1}, options.compile);
   const ImportedModel model = read_model(request.model, options, runner);
+  if (!model.flow && model.symbols.empty()) return finish(model.graph);
+  return finish(read_graph(request.model, request, request.settings.batch));
+}
+
+AnonymousFile finished_module(const TrainingRequest& request, const Finish& finish) {
+  return module_in_memory(compiled_as_written(request, finish));
+}
+
+void write_trained(const TrainingRequest& request, const Finish& finish) {
+  if (request.output.ends_with(".graph"))
+    return write_file(request.output, "output", print(finished_graph(request, finish)));
+  if (!request.output.ends_with(".onnx")) return write_module(compiled_as_written(request, finish), request.output);
   try {
-    if (!model.flow && model.symbols.empty()) return write(finish(model.graph));
-  } catch (const NoOnnxForm&) {  // of these sizes
+    return export_onnx_file(finished_graph(request, finish), request.output);
+  } catch (const NoOnnxForm&) {  // of open sizes
   }
-  write(finish(read_graph(request.model, request, request.settings.batch)));
+  export_onnx_file(finish(read_graph(request.model, request, request.settings.batch)), request.output);
 }
 
 }  // namespace tessera::inline driver

@@ -11,6 +11,7 @@
 #include "driver/training/pruning.h"
 #include "driver/training/whole_states.h"
 #include "graph/graph.h"
+#include "package/anonymous_file.h"
 #include "tessera/train.h"
 
 namespace tessera::inline driver {
@@ -40,6 +41,11 @@ using Finish = std::function<Graph(const Graph&)>;
 // `names`: of the first states, what has learnt and statistics. All but `names` outlives the result.
 Finish finish_of(const TrainingRequest& request, const Model& step, const WholeStates& states, const Pruner& pruner,
                  const std::vector<std::string>& names);
+
+// The model of the request, finished: with the batch open as it is in the model, where a graph can say that.
+Graph finished_graph(const TrainingRequest& request, const Finish& finish);
+// The same compiled, with the batch open from 1 to the request's.
+AnonymousFile finished_module(const TrainingRequest& request, const Finish& finish);
 
 // A module, or a model with the new weights in another format: with the batch open as it is in the model, where the
 // format and a graph can say it.

@@ -12,6 +12,7 @@
 #include "driver/engine/output_guard.h"
 #include "driver/training/learner.h"
 #include "driver/training/pruning.h"
+#include "driver/training/trained_bundle.h"
 #include "driver/training/whole_states.h"
 #include "graph/hash.h"
 #include "graph/printer.h"
@@ -88,6 +89,18 @@ TrainingOptions step_options(const TrainSettings& settings) {
     refuse("TSR-4080", "--distill-features without a teacher", "--distill TEACHER beside it");
   check_optimizer(options.optimizer);
   return options;
+}
+
+void check_bundle(const TrainingRequest& request, const ProcessRank& process) {
+  if (!request.settings.with_step) return;
+  const auto refuse_with = [](const std::string& what, const std::string& legal) {
+    refuse("TSR-4080", what, legal, "--with-step keeps the model that learns as it is");
+  };
+  if (request.output.empty() || request.output.ends_with(".onnx") || request.output.ends_with(".graph"))
+    refuse_with("--with-step without a module to write", "-o FILE.so");
+  if (process.ranks > 1) refuse_with("--with-step in several processes", "one process");
+  if (request.settings.prune.starts_with("channels"))
+    refuse_with("--with-step with --prune channels", "--prune 0.8, or 2:4");
 }
 
 int64_t batch_of(const TensorType& input) {
@@ -185,6 +198,7 @@ class Training {
   Graph teacher_;
   std::optional<Pruner> pruner_;
   LoopOptions loop_options_;
+  Graph step_graph_;  // its states without values
   std::unique_ptr<Model> step_, inference_;
   std::optional<WholeStates> whole_;
   std::optional<TrainingLoop> loop_;
@@ -241,8 +255,9 @@ void Training::compile() {
   if (!data_.test.empty()) inference_ = compiled(with_states(model, learnt_), request_);
   std::vector<State> states;
   for (State& state : made.graph.states) states.push_back({state.name, std::exchange(state.initial, nullptr)});
-  loop_options_.find_not_finite = [this, graph = made.graph](const std::vector<Tensor>& inputs) {
-    return cause_of(graph, inputs, request_);
+  step_graph_ = made.graph;
+  loop_options_.find_not_finite = [this](const std::vector<Tensor>& inputs) {
+    return cause_of(step_graph_, inputs, request_);
   };
   made.graph.states = std::move(states);
   step_ = compiled(std::move(made.graph), request_);
@@ -280,8 +295,9 @@ TrainingOutcome Training::run(const TrainingWatch& watch, bool keep_interrupted)
   if (outcome.loop.interrupted && !keep_interrupted) return outcome;
   if (outcome.loop.losses.empty()) loop_->test(outcome.last);  // there was nothing left to do
   std::optional<Finish> finish;
-  if (!request_.output.empty() &&
-      (process_.is_first() || whole_->is_cut(0)))  // all ranks have parts of what is written
+  if (settings_.with_step) write_bundle(request_, step_graph_, *whole_, learnt_);
+  else if (!request_.output.empty() &&
+           (process_.is_first() || whole_->is_cut(0)))  // all ranks have parts of what is written
     finish = finish_of(request_, *step_, *whole_, *pruner_, learnt_);
   if (process_.is_first() && finish) write_trained(request_, *finish);
   if (pruner_->is_used()) outcome.sparsity = pruner_->sparsity(*step_);
@@ -303,6 +319,7 @@ TrainingOutcome train_model(const std::string& model, const std::string& output,
                             const TrainingWatch& watch, bool keep_interrupted) {
   check_numbers(settings);
   const TrainingRequest request{model, output, settings, driver};
+  check_bundle(request, process);
   Training training(request, data, process);
   training.compile();
   if (watch.compiles) watch.compiles();

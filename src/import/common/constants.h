@@ -4,6 +4,7 @@
 
 #include <optional>
 #include <unordered_map>
+#include <utility>
 #include <vector>
 
 #include "graph/evaluator.h"
@@ -29,6 +30,9 @@ class ConstantFinder {
 
   // The same for each element by itself; null where it depends on more. Empty when nothing is known of any.
   std::optional<Shape> find_some_sizes(ValueId value);
+
+  // An input of a region that is this constant of the graph around it: find() knows it, and it is no constant.
+  void remember(ValueId input, Tensor value) { known_.insert_or_assign(input, std::move(value)); }
 
   static constexpr int64_t kMaxElements = 1 << 16;
   static constexpr int64_t kTotalElements = 1 << 26;

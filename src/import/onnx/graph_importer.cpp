@@ -335,7 +335,11 @@ class GraphImporter {
       const TensorType& type = parent_->graph_.type(outer.value);
       const bool strings = parent_->flow_.is_string(outer.value);
       if (const auto known = parent_->state_.constants.find(outer.value)) {
-        const ValueId value = constant(*known, parent_->graph_.value(outer.value).name);
+        // Weights that learn stay where they are, one for all iterations.
+        const bool may_learn = shared_.for_training && region_ && is_float(known->dtype()) && !known->dims().empty();
+        const std::string& name = parent_->graph_.value(outer.value).name;
+        const ValueId value = may_learn ? region_->captured(outer.value) : constant(*known, name);
+        if (may_learn) state_.constants.remember(value, *known);
         if (strings) flow_.mark_string(value);
         return value;
       }

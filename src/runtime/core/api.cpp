@@ -1,4 +1,5 @@
 // The C API over the parts of the runtime: null checks and field access only.
+#include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -18,17 +19,23 @@ tessera_status null_argument(const char* function, const char* argument, tessera
   return fail(error, kErrNullArgument, "%s: %s is null; only options and error may be", function, argument);
 }
 
+struct LoadOptions {
+  bool check_weights = true;
+  const char* entry = nullptr;
+};
+
 // Options carry their size so that a program built with an older header keeps working with a newer runtime.
-tessera_status read_load_options(const tessera_load_options* options, bool* check_weights, tessera_error* error) {
-  *check_weights = true;
+tessera_status read_load_options(const tessera_load_options* options, LoadOptions* read, tessera_error* error) {
   if (!options) return TESSERA_OK;
-  if (options->size < sizeof(tessera_load_options)) {
+  constexpr size_t kFirstSize = offsetof(tessera_load_options, entry);  // of the first header
+  if (options->size < kFirstSize) {
     return fail(error, kErrOptionsSize,
                 "the load options say they have %u bytes; set size to "
                 "sizeof(tessera_load_options), at least %zu",
-                options->size, sizeof(tessera_load_options));
+                options->size, kFirstSize);
   }
-  *check_weights = options->skip_weights_digest == 0;
+  read->check_weights = options->skip_weights_digest == 0;
+  if (options->size >= sizeof(tessera_load_options)) read->entry = options->entry;
   return TESSERA_OK;
 }
 
@@ -101,24 +108,24 @@ tessera_status tessera_module_load(const char* path, const tessera_load_options*
                                    tessera_error* error) {
   if (!path) return null_argument("tessera_module_load", "path", error);
   if (!module) return null_argument("tessera_module_load", "module", error);
-  bool check_weights;
-  const tessera_status status = read_load_options(options, &check_weights, error);
-  return status == TESSERA_OK ? load_from_path(path, check_weights, module, error) : status;
+  LoadOptions read;
+  const tessera_status status = read_load_options(options, &read, error);
+  return status == TESSERA_OK ? load_from_path(path, read.entry, read.check_weights, module, error) : status;
 }
 
 tessera_status tessera_module_load_memory(const void* data, size_t size, const tessera_load_options* options,
                                           tessera_module** module, tessera_error* error) {
   if (!data) return null_argument("tessera_module_load_memory", "data", error);
   if (!module) return null_argument("tessera_module_load_memory", "module", error);
-  bool check_weights;
-  const tessera_status status = read_load_options(options, &check_weights, error);
-  return status == TESSERA_OK ? load_from_memory(data, size, check_weights, module, error) : status;
+  LoadOptions read;
+  const tessera_status status = read_load_options(options, &read, error);
+  return status == TESSERA_OK ? load_from_memory(data, size, read.entry, read.check_weights, module, error) : status;
 }
 
 tessera_status tessera_module_check(const char* path, tessera_error* error) {
   if (!path) return null_argument("tessera_module_check", "path", error);
   ModuleFile file;
-  const tessera_status status = file.open_path(path, true, error);
+  const tessera_status status = file.open_path(path, nullptr, true, error);
   file.close();
   return status;
 }
@@ -160,6 +167,28 @@ tessera_status tessera_module_state(const tessera_module* module, int32_t index,
   if (!module || !info) return TESSERA_INVALID_ARGUMENT;
   if (index < 0 || index >= tessera_module_num_states(module)) return TESSERA_NOT_FOUND;
   return tensor_info(module->file, &module->file.states()[index].tensor, 1, 0, info);
+}
+
+int32_t tessera_module_num_entries(const tessera_module* module) {
+  int32_t count = 0;
+  for (uint64_t i = 0; module && i < module->file.bundle.num_entries; ++i)
+    count += module->file.bundle.entries[i].kind == TSR_ENTRY_MODULE;
+  return count;
+}
+
+const char* tessera_module_entry(const tessera_module* module, int32_t index) {
+  for (uint64_t i = 0; module && index >= 0 && i < module->file.bundle.num_entries; ++i) {
+    const tsr_bundle_entry& entry = module->file.bundle.entries[i];
+    if (entry.kind == TSR_ENTRY_MODULE && index-- == 0) return entry.name;
+  }
+  return nullptr;
+}
+
+tessera_status tessera_session_share_states(tessera_session* session, const tessera_session* owner,
+                                            tessera_error* error) {
+  if (!session) return null_argument("tessera_session_share_states", "session", error);
+  if (!owner) return null_argument("tessera_session_share_states", "owner", error);
+  return share_states(session, owner, error);
 }
 
 tessera_status tessera_session_state(const tessera_session* session, int32_t index, tessera_tensor* tensor) {

@@ -39,6 +39,8 @@ inline constexpr RuntimeErrorKind kErrSessionBusy{"TSR-7024", TESSERA_INVALID_AR
 inline constexpr RuntimeErrorKind kErrStatesVoid{"TSR-7025", TESSERA_INVALID_ARGUMENT, "states hold nothing"};
 inline constexpr RuntimeErrorKind kErrDeviceRun{"TSR-7026", TESSERA_DEVICE_FAILED, "a device has failed in a run"};
 inline constexpr RuntimeErrorKind kErrVariant{"TSR-7027", TESSERA_INVALID_ARGUMENT, "no such variant in a module"};
+inline constexpr RuntimeErrorKind kErrEntry{"TSR-7028", TESSERA_NOT_FOUND, "no such module in a bundle"};
+inline constexpr RuntimeErrorKind kErrShare{"TSR-7029", TESSERA_INVALID_ARGUMENT, "states cannot be shared"};
 inline constexpr RuntimeErrorKind kErrTensorCount{"TSR-7030", TESSERA_INVALID_ARGUMENT, "wrong number of tensors"};
 inline constexpr RuntimeErrorKind kErrTensorDtype{"TSR-7031", TESSERA_INVALID_ARGUMENT, "tensor of another dtype"};
 inline constexpr RuntimeErrorKind kErrTensorRank{"TSR-7032", TESSERA_INVALID_ARGUMENT, "tensor of another rank"};

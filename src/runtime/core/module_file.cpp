@@ -8,6 +8,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "runtime/core/bundle.h"
 #include "runtime/core/descriptor_check.h"
 #include "runtime/core/digest.h"
 #include "runtime/core/errors.h"
@@ -57,10 +58,10 @@ bool ModuleFile::may_alias(uint32_t output, uint32_t input) const {
   return false;
 }
 
-tessera_status ModuleFile::open_path(const char* path, bool check_weights, tessera_error* error) {
+tessera_status ModuleFile::open_path(const char* path, const char* entry, bool check_weights, tessera_error* error) {
   // O_NONBLOCK: a FIFO must be refused below, not waited for.
   const int opened = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
-  if (opened >= 0) return open_fd(opened, path, check_weights, error);
+  if (opened >= 0) return open_fd(opened, path, entry, check_weights, error);
   const int reason = errno;
   if (reason == ENOENT || reason == ENOTDIR) {
     return fail(error, kErrNotFound,
@@ -72,30 +73,31 @@ tessera_status ModuleFile::open_path(const char* path, bool check_weights, tesse
               clip_path(path).text, strerror(reason));
 }
 
-tessera_status ModuleFile::open_fd(int open_file, const char* file_name, bool check_weights, tessera_error* error) {
+tessera_status ModuleFile::open_fd(int open_file, const char* file_name, const char* entry, bool check_weights,
+                                   tessera_error* error) {
   fd = open_file;
   snprintf(name, sizeof(name), "%s", clip_path(file_name).text);
-  const tessera_status status = map_and_check(check_weights, error);
+  const tessera_status status = map_and_check(entry, check_weights, error);
   if (status != TESSERA_OK) close();
   return status;
 }
 
-tessera_status ModuleFile::open_memory(const void* bytes, uint64_t num_bytes, bool check_weights,
+tessera_status ModuleFile::open_memory(const void* bytes, uint64_t num_bytes, const char* entry, bool check_weights,
                                        tessera_error* error) {
   snprintf(name, sizeof(name), "module in memory");
-  const tessera_status status = copy_and_check(bytes, num_bytes, check_weights, error);
+  const tessera_status status = copy_and_check(bytes, num_bytes, entry, check_weights, error);
   if (status != TESSERA_OK) close();
   return status;
 }
 
 void ModuleFile::close() {
-  if (data && !copy.data) munmap(const_cast<uint8_t*>(data), size);
+  if (mapped) munmap(const_cast<uint8_t*>(mapped), mapped_size);
   copy.unmap();
   if (fd >= 0) ::close(fd);
   *this = ModuleFile();
 }
 
-tessera_status ModuleFile::map_and_check(bool check_weights, tessera_error* error) {
+tessera_status ModuleFile::map_and_check(const char* entry, bool check_weights, tessera_error* error) {
   struct stat info;
   if (fstat(fd, &info) != 0) {
     return fail(error, kErrUnreadable, "module file '%s' cannot be read: %s; a readable file is needed", name,
@@ -107,21 +109,36 @@ tessera_status ModuleFile::map_and_check(bool check_weights, tessera_error* erro
   }
   const uint64_t bytes = static_cast<uint64_t>(info.st_size);
   if (const tessera_status status = check_size(bytes, error); status != TESSERA_OK) return status;
-  void* mapped = mmap(nullptr, bytes, PROT_READ, MAP_PRIVATE, fd, 0);
-  if (mapped == MAP_FAILED) {
+  void* memory = mmap(nullptr, bytes, PROT_READ, MAP_PRIVATE, fd, 0);
+  if (memory == MAP_FAILED) {
     return fail(error, kErrUnreadable, "module file '%s' cannot be mapped: %s; it has %llu bytes", name,
                 strerror(errno), static_cast<unsigned long long>(bytes));
   }
-  data = static_cast<const uint8_t*>(mapped);
-  size = bytes;
+  mapped = static_cast<const uint8_t*>(memory);
+  mapped_size = bytes;
   // Only advice: what is not in memory yet comes in huge pages, where the file system has them.
-  madvise(mapped, bytes, MADV_HUGEPAGE);
-  return check_all(check_weights, error);
+  madvise(memory, bytes, MADV_HUGEPAGE);
+  BundlePlace place;
+  tessera_status status = find_entry(mapped, bytes, entry, name, &bundle, &place, error);
+  if (status != TESSERA_OK) return status;
+  data = mapped + place.offset;
+  size = place.size;
+  status = check_all(check_weights, error);
+  if (status != TESSERA_OK || place.offset == 0) return status;
+  ::close(fd);  // it does not begin with this code
+  return own_file_for_code(error);
 }
 
-tessera_status ModuleFile::copy_and_check(const void* bytes, uint64_t num_bytes, bool check_weights,
+tessera_status ModuleFile::copy_and_check(const void* bytes, uint64_t num_bytes, const char* entry, bool check_weights,
                                           tessera_error* error) {
   if (const tessera_status status = check_size(num_bytes, error); status != TESSERA_OK) return status;
+  BundlePlace place;
+  if (const tessera_status status =
+          find_entry(static_cast<const uint8_t*>(bytes), num_bytes, entry, name, &bundle, &place, error);
+      status != TESSERA_OK)
+    return status;
+  bytes = static_cast<const uint8_t*>(bytes) + place.offset;
+  num_bytes = place.size;
   if (!copy.map(num_bytes)) {
     return fail(error, kErrMemory, "not enough memory to load a module: %llu bytes were refused",
                 static_cast<unsigned long long>(num_bytes));
@@ -131,13 +148,17 @@ tessera_status ModuleFile::copy_and_check(const void* bytes, uint64_t num_bytes,
   data = copy.data;
   size = num_bytes;
   if (const tessera_status status = check_all(check_weights, error); status != TESSERA_OK) return status;
-  // What maps code wants a file.
+  return own_file_for_code(error);
+}
+
+// What maps code wants a file that begins with it.
+tessera_status ModuleFile::own_file_for_code(tessera_error* error) {
   fd = memfd_create("tessera-module", MFD_CLOEXEC);
   if (fd >= 0 && write_all(fd, code(), footer.code_size)) return TESSERA_OK;
   return fail(error, kErrMemoryFile,
               "a module of %llu bytes in memory cannot be loaded: the kernel refuses an "
-              "anonymous file (%s); write the module to a file and load that",
-              static_cast<unsigned long long>(num_bytes), strerror(errno));
+              "anonymous file (%s); write the module to a file of its own and load that",
+              static_cast<unsigned long long>(size), strerror(errno));
 }
 
 tessera_status ModuleFile::check_size(uint64_t bytes, tessera_error* error) const {

@@ -20,6 +20,9 @@ struct ModuleFile {
   MemoryRegion copy;  // only of a module in memory
   const uint8_t* data = nullptr;
   uint64_t size = 0;
+  const uint8_t* mapped = nullptr;  // the whole file, where it is mapped: `data` is an entry of it
+  uint64_t mapped_size = 0;
+  tsr_bundle_footer bundle = {};  // of the file, when it is one
   tsr_footer footer = {};
   const tsr_descriptor* descriptor = nullptr;
   char name[244] = {};  // for messages
@@ -51,13 +54,15 @@ struct ModuleFile {
   const int64_t* ints(uint32_t offset) const { return table<int64_t>(offset); }
   bool has_values() const { return descriptor->num_steps > 0 || descriptor->num_value_outputs > 0; }
 
-  // Opens and checks the file at `path`. On failure nothing stays open.
-  tessera_status open_path(const char* path, bool check_weights, tessera_error* error);
+  // Opens and checks the file at `path`, of a bundle the entry of this name; null: the first. On failure nothing stays
+  // open.
+  tessera_status open_path(const char* path, const char* entry, bool check_weights, tessera_error* error);
   // The same for an open file; takes ownership of `fd` in every case. `name` is for messages.
-  tessera_status open_fd(int fd, const char* name, bool check_weights, tessera_error* error);
+  tessera_status open_fd(int fd, const char* name, const char* entry, bool check_weights, tessera_error* error);
   // The same for bytes in memory, which are copied: into huge pages where there are some, which a file in memory has
   // not.
-  tessera_status open_memory(const void* bytes, uint64_t num_bytes, bool check_weights, tessera_error* error);
+  tessera_status open_memory(const void* bytes, uint64_t num_bytes, const char* entry, bool check_weights,
+                             tessera_error* error);
   void close();
 
  private:
@@ -65,9 +70,11 @@ struct ModuleFile {
   const T* table(uint32_t offset) const {
     return reinterpret_cast<const T*>(reinterpret_cast<const uint8_t*>(descriptor) + offset);
   }
-  tessera_status map_and_check(bool check_weights, tessera_error* error);
-  tessera_status copy_and_check(const void* bytes, uint64_t num_bytes, bool check_weights, tessera_error* error);
+  tessera_status map_and_check(const char* entry, bool check_weights, tessera_error* error);
+  tessera_status copy_and_check(const void* bytes, uint64_t num_bytes, const char* entry, bool check_weights,
+                                tessera_error* error);
   tessera_status check_size(uint64_t bytes, tessera_error* error) const;
+  tessera_status own_file_for_code(tessera_error* error);
   tessera_status check_all(bool check_weights, tessera_error* error);
   tessera_status check_footer(tessera_error* error);
   tessera_status check_layout(tessera_error* error) const;

@@ -35,23 +35,24 @@ tessera_status finish(ModuleFile* file, tessera_module** result, tessera_error* 
 
 }  // namespace
 
-tessera_status load_from_path(const char* path, bool check_weights, tessera_module** module, tessera_error* error) {
+tessera_status load_from_path(const char* path, const char* entry, bool check_weights, tessera_module** module,
+                              tessera_error* error) {
   ModuleFile file;
-  const tessera_status status = file.open_path(path, check_weights, error);
+  const tessera_status status = file.open_path(path, entry, check_weights, error);
   return status == TESSERA_OK ? finish(&file, module, error) : status;
 }
 
-tessera_status load_from_fd(int fd, const char* name, bool check_weights, tessera_module** module,
+tessera_status load_from_fd(int fd, const char* name, const char* entry, bool check_weights, tessera_module** module,
                             tessera_error* error) {
   ModuleFile file;
-  const tessera_status status = file.open_fd(fd, name, check_weights, error);
+  const tessera_status status = file.open_fd(fd, name, entry, check_weights, error);
   return status == TESSERA_OK ? finish(&file, module, error) : status;
 }
 
-tessera_status load_from_memory(const void* bytes, size_t size, bool check_weights, tessera_module** module,
-                                tessera_error* error) {
+tessera_status load_from_memory(const void* bytes, size_t size, const char* entry, bool check_weights,
+                                tessera_module** module, tessera_error* error) {
   ModuleFile file;
-  const tessera_status status = file.open_memory(bytes, size, check_weights, error);
+  const tessera_status status = file.open_memory(bytes, size, entry, check_weights, error);
   return status == TESSERA_OK ? finish(&file, module, error) : status;
 }
 

@@ -19,14 +19,16 @@ struct tessera_module {
 
 namespace tessera {
 
-// Each loads a module into `*module`, to be freed with tessera_module_free; on failure `*module` is untouched.
+// Each loads a module into `*module`, to be freed with tessera_module_free; on failure `*module` is untouched. Of a
+// bundle the entry of this name; null: the first.
 // The weights are never copied: they stay in the file's mapping.
-tessera_status load_from_path(const char* path, bool check_weights, tessera_module** module, tessera_error* error);
+tessera_status load_from_path(const char* path, const char* entry, bool check_weights, tessera_module** module,
+                              tessera_error* error);
 // From an open file (a memfd, say) positioned anywhere; takes ownership of `fd` in every case.
-tessera_status load_from_fd(int fd, const char* name, bool check_weights, tessera_module** module,
+tessera_status load_from_fd(int fd, const char* name, const char* entry, bool check_weights, tessera_module** module,
                             tessera_error* error);
 // From bytes, which are copied once into an anonymous file and may be freed afterwards.
-tessera_status load_from_memory(const void* bytes, size_t size, bool check_weights, tessera_module** module,
-                                tessera_error* error);
+tessera_status load_from_memory(const void* bytes, size_t size, const char* entry, bool check_weights,
+                                tessera_module** module, tessera_error* error);
 
 }  // namespace tessera

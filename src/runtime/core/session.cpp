@@ -314,6 +314,7 @@ void free_session(tessera_session* session) {
   free_session_devices(session);
   session->memory.unmap();
   session->states.unmap();
+  free(session->shared);
   free(session);  // trivially destructible
 }
 

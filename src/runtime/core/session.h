@@ -24,15 +24,17 @@ struct tessera_session {
   tsr_call call = {};
   // Arrays behind this struct, in the same allocation; what the checks of a run wrote follows the arrays.
   tessera::BoundTensors bound = {};
-  tessera::MemoryRegion memory;         // arena, then scratch
-  bool prepared = true;                 // there is memory for the sizes at hand
-  uint64_t arena_bytes = 0;             // of those
-  bool sizes_known = false;             // some run or prepare has bound the symbols
-  bool sizes_decided = false;           // the last run with them has decided what data decide
-  int64_t* prepared_symbols = nullptr;  // to these; what `memory` is for
-  tessera::MemoryRegion states;         // of a module with states: their values
-  uint64_t state_bytes = 0;             // of `states`
-  bool states_are_void = false;         // a run failed while it wrote them
+  tessera::MemoryRegion memory;             // arena, then scratch
+  bool prepared = true;                     // there is memory for the sizes at hand
+  uint64_t arena_bytes = 0;                 // of those
+  bool sizes_known = false;                 // some run or prepare has bound the symbols
+  bool sizes_decided = false;               // the last run with them has decided what data decide
+  int64_t* prepared_symbols = nullptr;      // to these; what `memory` is for
+  tessera::MemoryRegion states;             // of a module with states: their values
+  uint64_t state_bytes = 0;                 // of `states`
+  bool states_are_void = false;             // a run failed while it wrote them
+  const tessera_session* shares = nullptr;  // the session whose states some of these are
+  uint32_t* shared = nullptr;               // of each state its number there; UINT32_MAX: it is this session's own
   tessera_trace_fn trace = nullptr;
   void* trace_user = nullptr;
   tessera_worker_trace_fn worker_trace = nullptr;

@@ -1,5 +1,6 @@
 #include "runtime/core/session_states.h"
 
+#include <stdlib.h>
 #include <string.h>
 
 #include "runtime/core/dtypes.h"
@@ -33,12 +34,17 @@ uint64_t bytes_of(const tessera_tensor& tensor) {  // checked against its declar
   return (bits + 7) / 8;
 }
 
-tessera_status check_apart(const tessera_session& session, const char* kind, const tsr_tensor_descr& row,
-                           const tessera_tensor& tensor, tessera_error* error) {
+bool lies_in_states(const tessera_session& session, const tessera_tensor& tensor) {
   const uintptr_t begin = reinterpret_cast<uintptr_t>(session.states.data),
                   first = reinterpret_cast<uintptr_t>(tensor.data);
   const uint64_t bytes = bytes_of(tensor);
-  if (bytes == 0 || first >= begin + session.state_bytes || first + bytes <= begin) return TESSERA_OK;
+  return bytes != 0 && first < begin + session.state_bytes && first + bytes > begin;
+}
+
+tessera_status check_apart(const tessera_session& session, const char* kind, const tsr_tensor_descr& row,
+                           const tessera_tensor& tensor, tessera_error* error) {
+  if (!lies_in_states(session, tensor) && !(session.shares && lies_in_states(*session.shares, tensor)))
+    return TESSERA_OK;
   return fail(error, kErrTensorOverlap, "%s '%s' shares memory with the states of the session; copy the state first",
               kind, clip_name(session.module->file.text(row.name)).text);
 }
@@ -78,6 +84,7 @@ void reset_states(tessera_session* session) {
   const ModuleFile& file = session->module->file;
   for (uint32_t i = 0; i < file.descriptor->num_states; ++i) {
     const tsr_state_descr& state = file.states()[i];
+    if (session->shared && session->shared[i] != UINT32_MAX) continue;  // they are another session's
     void* const data = state_data(*session, i);
     if (state.initial == TSR_NO_INITIAL) memset(data, 0, bytes_of(state));
     else memcpy(data, file.weights() + state.initial, bytes_of(state));
@@ -85,12 +92,63 @@ void reset_states(tessera_session* session) {
   session->states_are_void = false;
 }
 
-tessera_status check_states(const tessera_session& session, const tessera_tensor* inputs, const tessera_tensor* outputs,
+namespace {
+
+// The state of this name; UINT32_MAX: there is none.
+uint32_t state_named(const ModuleFile& file, const char* name) {
+  for (uint32_t i = 0; i < file.descriptor->num_states; ++i)
+    if (strcmp(file.text(file.states()[i].tensor.name), name) == 0) return i;
+  return UINT32_MAX;
+}
+
+bool have_one_type(const tsr_tensor_descr& a, const tsr_tensor_descr& b) {
+  return a.dtype == b.dtype && a.rank == b.rank && memcmp(a.dims, b.dims, a.rank * sizeof(a.dims[0])) == 0;
+}
+
+}  // namespace
+
+tessera_status share_states(tessera_session* session, const tessera_session* owner, tessera_error* error) {
+  const ModuleFile &file = session->module->file, &other = owner->module->file;
+  const uint32_t count = file.descriptor->num_states;
+  if (session == owner || owner->shares || session->shares)
+    return fail(error, kErrShare, "'%s': a session shares the states of one other session that has its own", file.name);
+  uint32_t found = 0;
+  for (uint32_t i = 0; i < count; ++i) {
+    const tsr_state_descr& state = file.states()[i];
+    const uint32_t there = state_named(other, file.text(state.tensor.name));
+    if (there == UINT32_MAX) continue;
+    ++found;
+    if (!state.in_place || !have_one_type(state.tensor, other.states()[there].tensor)) {
+      return fail(error, kErrShare, "state '%s' of '%s' cannot be that of '%s': %s",
+                  clip_name(file.text(state.tensor.name)).text, file.name, other.name,
+                  state.in_place ? "their types differ" : "its module does not keep it in one place");
+    }
+  }
+  if (found == 0) return fail(error, kErrShare, "'%s' and '%s' have no state of the same name", file.name, other.name);
+  uint32_t* const shared = static_cast<uint32_t*>(malloc(count * sizeof(uint32_t)));
+  if (!shared) return fail(error, kErrMemory, "not enough memory to share %u states", count);
+  for (uint32_t i = 0; i < count; ++i) shared[i] = state_named(other, file.text(file.states()[i].tensor.name));
+  session->shared = shared;
+  session->shares = owner;
+  if (found == count) {  // none has its own memory any more
+    session->states.unmap();
+    session->state_bytes = 0;
+  }
+  session->states_are_void = false;
+  for (uint32_t i = 0; i < count; ++i)
+    if (shared[i] != UINT32_MAX) before(*session)[i] = after(*session)[i] = state_data(*owner, shared[i]);
+  return TESSERA_OK;
+}
+
+tessera_status check_states(tessera_session& session, const tessera_tensor* inputs, const tessera_tensor* outputs,
                             tessera_error* error) {
   const ModuleFile& file = session.module->file;
   const tsr_descriptor& descriptor = *file.descriptor;
   if (descriptor.num_states == 0) return TESSERA_OK;
-  if (session.states_are_void) {
+  for (uint32_t i = 0; session.shares && i < descriptor.num_states; ++i)
+    if (session.shared[i] != UINT32_MAX)
+      before(session)[i] = after(session)[i] = state_data(*session.shares, session.shared[i]);
+  if (session.states_are_void || (session.shares && session.shares->states_are_void)) {
     return fail(error, kErrStatesVoid,
                 "the states of the session hold nothing, because a run of '%s' failed while it wrote them; call "
                 "tessera_session_reset first",
@@ -117,6 +175,9 @@ void finish_states(tessera_session* session, bool succeeded) {
   }
 }
 
-void* state_data(const tessera_session& session, uint32_t index) { return const_cast<void*>(before(session)[index]); }
+void* state_data(const tessera_session& session, uint32_t index) {
+  if (session.shares && session.shared[index] != UINT32_MAX) return state_data(*session.shares, session.shared[index]);
+  return const_cast<void*>(before(session)[index]);
+}
 
 }  // namespace tessera

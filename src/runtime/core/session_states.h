@@ -10,8 +10,11 @@ namespace tessera {
 tessera_status create_states(tessera_session* session, tessera_error* error);
 // Initial values again.
 void reset_states(tessera_session* session);
-// Before a run: that the states hold values, and that no tensor of the run lies in their memory.
-tessera_status check_states(const tessera_session& session, const tessera_tensor* inputs, const tessera_tensor* outputs,
+// States of `session` become those of `owner` that have their names, in its memory. On failure nothing has changed.
+tessera_status share_states(tessera_session* session, const tessera_session* owner, tessera_error* error);
+// Before a run: gets the places of states that are another session's, which its runs may have moved; checks that the
+// states hold values, and that no tensor of the run lies in their memory.
+tessera_status check_states(tessera_session& session, const tessera_tensor* inputs, const tessera_tensor* outputs,
                             tessera_error* error);
 // After a run: what the states have become is what they are. Of a run that failed they stay what they were, or, where
 // one of them was written in its place, hold nothing until reset_states.

@@ -1,0 +1,112 @@
+#include "driver/training/trained_bundle.h"
+
+#include <fmt/format.h>
+
+#include <cstring>
+#include <memory>
+#include <utility>
+
+#include "driver/compile.h"
+#include "graph/parser.h"
+#include "graph/printer.h"
+#include "ops/op_table.h"
+#include "package/bundle.h"
+#include "package/safetensors.h"
+#include "runtime/core/module_file.h"
+#include "support/error.h"
+#include "support/refuse.h"
+#include "train/weights.h"
+
+namespace tessera::inline driver {
+
+namespace {
+
+constexpr char kModel[] = "model.graph";
+
+AnonymousFile compiled_step(Graph step, const WholeStates& states, const TrainingRequest& request) {
+  std::vector<State> valued;
+  for (size_t i = 0; i < step.states.size(); ++i)
+    valued.push_back({step.states[i].name, std::make_shared<const Tensor>(states.get(i))});
+  step.states = std::move(valued);
+  DriverOptions options = request.driver;
+  options.compile.dims.clear();
+  options.compile.shapes.clear();
+  options.emit = Emit::kModule;
+  PassRunner runner(options);
+  return module_in_memory(compile_graph(std::move(step), options, runner));
+}
+
+// The states that the module called "infer" begins with.
+NamedTensors states_of_file(const std::string& path) {
+  ModuleFile file;
+  tessera_error error = {};
+  if (file.open_path(path.c_str(), "infer", true, &error) != TESSERA_OK)
+    throw UserError({.id = "TSR-6104",
+                     .message = error.message,
+                     .node = {},
+                     .legal = "a file that `tessera train --with-step` wrote",
+                     .hint = {}});
+  NamedTensors found;
+  for (uint32_t i = 0; i < file.descriptor->num_states; ++i) {
+    const tsr_state_descr& state = file.states()[i];
+    const std::vector<int64_t> dims(state.tensor.dims, state.tensor.dims + state.tensor.rank);
+    Tensor tensor(static_cast<DType>(state.tensor.dtype), dims);
+    if (state.initial != TSR_NO_INITIAL)
+      std::memcpy(tensor.mutable_bytes(), file.weights() + state.initial, static_cast<size_t>(tensor.num_bytes()));
+    found.tensors.emplace_back(file.text(state.tensor.name), std::move(tensor));
+  }
+  file.close();
+  return found;
+}
+
+const Tensor* named(const NamedTensors& tensors, const std::string& name) {
+  for (const auto& [other, tensor] : tensors.tensors)
+    if (other == name) return &tensor;
+  return nullptr;
+}
+
+}  // namespace
+
+void write_bundle(const TrainingRequest& request, const Graph& step, const WholeStates& states,
+                  const std::vector<std::string>& learnt) {
+  const auto with_values = [&](const Graph& graph) {
+    const Graph plain = with_shared_constants(learner(without_dropouts(graph), request), standard_ops());
+    Graph model = with_states(with_fake_integers(plain, request), learnt);
+    for (size_t i = 0; i < learnt.size(); ++i) {
+      State& state = model.states[model.states.size() - learnt.size() + i];
+      check(state.name == learnt[i], "states in their order");
+      state.initial = std::make_shared<const Tensor>(states.get(i));
+    }
+    return model;
+  };
+  Graph model = finished_graph(request, with_values);
+  for (State& state : model.states) state.initial = nullptr;
+  std::vector<BundlePart> parts;
+  parts.push_back({"infer", finished_module(request, with_values), {}});
+  parts.push_back({"step", compiled_step(step, states, request), {}});
+  parts.push_back({kModel, std::nullopt, print(model)});
+  write_bundle_file(request.output, parts);
+}
+
+Graph stripped(const std::string& path, const std::string& checkpoint) {
+  const std::optional<std::string> text = read_bundle_data(path, kModel);
+  if (!text)
+    refuse("TSR-6104", fmt::format("'{}' has no model beside its modules", path),
+           "a file that `tessera train --with-step` wrote");
+  const Graph model = parse_graph(*text, standard_ops(), path);
+  const NamedTensors values = checkpoint.empty() ? states_of_file(path) : read_safetensors(checkpoint);
+  std::vector<TensorPtr> constants;
+  for (size_t i = 0; i < model.states.size(); ++i) {
+    const TensorType& type = model.type(model.inputs[model.num_own_inputs() + i]);
+    const Tensor* value = named(values, model.states[i].name);
+    if (!value || value->dtype() != type.dtype || value->dims() != type.dims())
+      refuse("TSR-6234",
+             fmt::format("'{}' has no '{}' of type {}", checkpoint.empty() ? path : checkpoint, model.states[i].name,
+                         type.to_string()),
+             "a checkpoint of this model");
+    constants.push_back(std::make_shared<const Tensor>(*value));
+  }
+  return without_states(model, constants, standard_ops());
+}
+
+}  // namespace tessera::inline driver
