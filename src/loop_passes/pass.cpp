@@ -2,6 +2,7 @@
 
 #include <array>
 
+#include "loop_passes/byte_rounding.h"
 #include "loop_passes/expand_math.h"
 #include "loop_passes/partition_loops.h"
 #include "loop_passes/simplify_loops.h"
@@ -18,12 +19,15 @@ constexpr LoopPass kPartition{"partition_loops",
                               Numerics::kExact,
                               partition_loops,
                               false};
+constexpr LoopPass kByteRounding{"byte_rounding",
+                                 "Rounds numbers to bytes by an addition, and keeps floats that bytes are read as.", 1,
+                                 Numerics::kExact, byte_rounding};
 // What code generation relies on, at every level.
 constexpr LoopPass kExpandMath{
     "expand_math", "Writes mathematical functions as polynomials.", 0, Numerics::kRounding,
     [](const LoopProgram& program, const LoopPassContext& context) { return expand_math(program, &context.target); }};
 
-constexpr std::array kPipeline = {kSimplify, kPartition, kExpandMath};
+constexpr std::array kPipeline = {kSimplify, kPartition, kByteRounding, kExpandMath};
 
 }  // namespace
 

@@ -1,0 +1,264 @@
+#include "loop_passes/byte_rounding.h"
+
+#include <algorithm>
+#include <bit>
+#include <cmath>
+#include <limits>
+#include <optional>
+
+#include "arith/simplify.h"
+
+namespace tessera::inline loop_passes {
+namespace {
+
+constexpr double kMagic = 0x1.8p23;         // as a float its lowest 22 bits are 0, and one step is 1
+constexpr double kMostMagnitude = 1 << 20;  // of what is added to it
+constexpr int64_t kMostValues = 256;        // of an operand of a quotient
+
+bool is_binary(const Expr& e, BinaryOp op) { return e->kind == ExprKind::kBinary && e->binary == op; }
+bool is_byte(DType dtype) { return dtype == DType::kI8 || dtype == DType::kU8; }
+
+std::optional<double> as_float(const Expr& e) {
+  return e->kind == ExprKind::kConst && e.dtype() == DType::kF32 ? std::optional(e->float_value) : std::nullopt;
+}
+bool is_whole(double value) { return std::floor(value) == value && std::abs(value) <= kMostMagnitude; }
+
+// An integer constant that is added to (or, negated, taken off) `e`, which becomes the rest; 0 when there is none.
+template <typename Constant>
+double take_constant(Expr& e, const Constant& constant) {
+  if (e->kind != ExprKind::kBinary) return 0;
+  const Expr a = e->operands[0], b = e->operands[1];
+  if (e->binary == BinaryOp::kSub) {
+    if (const auto c = constant(b)) return e = a, -static_cast<double>(*c);
+  } else if (e->binary == BinaryOp::kAdd) {
+    if (const auto c = constant(b)) return e = a, static_cast<double>(*c);
+    if (const auto c = constant(a)) return e = b, static_cast<double>(*c);
+  }
+  return 0;
+}
+
+// round(number) + zero, not below low and not above high: numbers of a type of 8 bits.
+struct Rounded {
+  Expr number;
+  double zero = 0, low = 0, high = 0;
+};
+
+// What `e` rounds, if it is a conversion of such to a byte.
+std::optional<Rounded> match_rounded(const Expr& e) {
+  if (e->kind != ExprKind::kCast || !is_byte(e.dtype()) || e->operands[0].dtype() != DType::kF32) return std::nullopt;
+  const bool has_sign = e.dtype() == DType::kI8;
+  Expr at = e->operands[0];
+  std::vector<std::pair<BinaryOp, double>> limits;  // outermost first
+  while (is_binary(at, BinaryOp::kMin) || is_binary(at, BinaryOp::kMax)) {
+    const size_t side = as_float(at->operands[0]) ? 0 : 1;
+    const auto limit = as_float(at->operands[side]);
+    if (!limit || !is_whole(*limit)) return std::nullopt;
+    limits.emplace_back(at->binary, *limit);
+    at = at->operands[1 - side];
+  }
+  Rounded result;
+  result.low = -std::numeric_limits<double>::infinity();
+  result.high = -result.low;
+  limits.insert(limits.begin(), {{BinaryOp::kMin, has_sign ? 127 : 255}, {BinaryOp::kMax, has_sign ? -128 : 0}});
+  for (size_t i = limits.size(); i-- > 0;) {
+    const auto [op, limit] = limits[i];
+    for (double* end : {&result.low, &result.high})
+      *end = op == BinaryOp::kMin ? std::min(*end, limit) : std::max(*end, limit);
+  }
+  result.zero = take_constant(at, as_float);
+  if (!is_whole(result.zero) || at->kind != ExprKind::kUnary || at->unary != UnaryOp::kRound) return std::nullopt;
+  // NaN becomes 0, which has to be one of the numbers.
+  if (result.low > 0 || result.high < 0) return std::nullopt;
+  result.number = at->operands[0];
+  return result;
+}
+
+Expr number_of(double value) { return const_float(DType::kF32, value); }
+
+// The number without what is beyond the limits, before zero is added; NaN becomes what is 0 then.
+Expr limited(const Rounded& r) {
+  Expr x = r.number;
+  if (r.low != 0) x = select(unary(UnaryOp::kIsNan, x), number_of(-r.zero), x);
+  const Expr low = number_of(r.low - r.zero);
+  return min(select(x > low, x, low), number_of(r.high - r.zero));
+}
+
+Expr to_byte(const Rounded& r, DType dtype) {
+  // An odd number would make halves odd that are to be even.
+  const bool even = std::fmod(r.zero, 2) == 0;
+  const Expr sum = limited(r) + number_of(kMagic + (even ? r.zero : 0));
+  const Expr bits = bitcast(DType::kI32, sum);
+  return cast(dtype, even ? bits : bits + const_int(DType::kI32, static_cast<int64_t>(r.zero)));
+}
+
+// A byte that was rounded, less a constant, as a float.
+std::optional<Expr> as_float_again(const Expr& e) {
+  if (e->kind != ExprKind::kCast || e.dtype() != DType::kF32) return std::nullopt;
+  Expr at = e->operands[0];
+  double added = 0;
+  if (at.dtype() == DType::kI32) {
+    added = take_constant(at, as_int);
+    if (!is_whole(added) || at->kind != ExprKind::kCast) return std::nullopt;
+    at = at->operands[0];
+  }
+  const auto rounded = match_rounded(at);
+  if (!rounded) return std::nullopt;
+  const Expr value = unary(UnaryOp::kRound, limited(*rounded));
+  added += rounded->zero;
+  return added == 0 ? value : value + number_of(added);
+}
+
+// The least and the largest of the numbers that `e` may be, where these are integers and few.
+std::optional<std::pair<int64_t, int64_t>> few_integers(const Expr& e) {
+  const auto range = [](double low, double high) -> std::optional<std::pair<int64_t, int64_t>> {
+    if (!(high - low < kMostValues) || !is_whole(low) || !is_whole(high)) return std::nullopt;
+    return std::pair(static_cast<int64_t>(low), static_cast<int64_t>(high));
+  };
+  const auto moved = [&](const Expr& of, double by) {
+    const auto inner = few_integers(of);
+    return inner ? range(static_cast<double>(inner->first) + by, static_cast<double>(inner->second) + by)
+                 : std::nullopt;
+  };
+  if (e->kind == ExprKind::kCast && (e.dtype() == DType::kF32 || e.dtype() == DType::kI32))
+    return few_integers(e->operands[0]);
+  if (e.dtype() == DType::kU8) return range(0, 255);
+  if (e.dtype() == DType::kI8) return range(-128, 127);
+  Expr rest = e;
+  const double added = e.dtype() == DType::kI32 ? take_constant(rest, as_int) : take_constant(rest, as_float);
+  if (added != 0 && e.dtype() != DType::kI64) return moved(rest, added);
+  if (e->kind != ExprKind::kUnary || e->unary != UnaryOp::kRound || !is_binary(e->operands[0], BinaryOp::kMin))
+    return std::nullopt;
+  // round(min(select(x > low, x, low), high)) is never NaN.
+  const Expr &floor = e->operands[0]->operands[0], &high = e->operands[0]->operands[1];
+  if (floor->kind != ExprKind::kSelect || !is_binary(floor->operands[0], BinaryOp::kGt)) return std::nullopt;
+  const auto low = as_float(floor->operands[2]), limit = as_float(floor->operands[0]->operands[1]),
+             top = as_float(high);
+  const bool fits =
+      low && top && limit == low && structurally_equal(floor->operands[0]->operands[0], floor->operands[1]);
+  return fits ? range(*low, *top) : std::nullopt;
+}
+
+// A quotient of what a few bytes decide.
+class Quotient {
+ public:
+  Quotient(const Expr& dividend, double divisor) : dividend_(dividend), divisor_(static_cast<float>(divisor)) {}
+
+  // Without the division; null when some value would be another one.
+  Expr replaced() {
+    if (!(std::abs(divisor_) > 0x1p-60F && std::abs(divisor_) < 0x1p60F) || !find_leaves(dividend_) ||
+        leaves_.empty() || leaves_.size() > 2)
+      return {};
+    const double exact = 1 / static_cast<double>(divisor_);
+    inverse_ = static_cast<float>(exact);
+    rest_ = static_cast<float>(exact - static_cast<double>(inverse_));
+    const auto [low, high] = leaves_[0].second;
+    bool equal = true;
+    for (int64_t a = low; equal && a <= high; ++a) {
+      values_[0] = static_cast<float>(a);
+      if (leaves_.size() == 1) {
+        equal = is_equal();
+        continue;
+      }
+      const auto [low_b, high_b] = leaves_[1].second;
+      for (int64_t b = low_b; equal && b <= high_b; ++b) {
+        values_[1] = static_cast<float>(b);
+        equal = is_equal();
+      }
+    }
+    if (!equal) return {};
+    return fma(dividend_, number_of(inverse_), dividend_ * number_of(rest_));
+  }
+
+ private:
+  bool find_leaves(const Expr& e) {
+    if (as_float(e)) return true;
+    if (const auto range = few_integers(e)) {
+      for (const auto& [leaf, known] : leaves_)
+        if (structurally_equal(leaf, e)) return true;
+      leaves_.emplace_back(e, *range);
+      return true;
+    }
+    const bool known = e->kind == ExprKind::kBinary && e.dtype() == DType::kF32 &&
+                       (e->binary == BinaryOp::kAdd || e->binary == BinaryOp::kSub || e->binary == BinaryOp::kMul ||
+                        e->binary == BinaryOp::kMin || e->binary == BinaryOp::kMax);
+    return known && find_leaves(e->operands[0]) && find_leaves(e->operands[1]);
+  }
+
+  float value(const Expr& e) const {
+    if (const auto number = as_float(e)) return static_cast<float>(*number);
+    for (size_t i = 0; i < leaves_.size(); ++i)
+      if (structurally_equal(leaves_[i].first, e)) return values_[i];
+    const float a = value(e->operands[0]), b = value(e->operands[1]);
+    switch (e->binary) {
+      case BinaryOp::kAdd: return a + b;
+      case BinaryOp::kSub: return a - b;
+      case BinaryOp::kMul: return a * b;
+      case BinaryOp::kMin: return std::min(a, b);
+      default: return std::max(a, b);
+    }
+  }
+
+  // Whether the multiplications give the quotient, however the last one and its sum are rounded.
+  bool is_equal() const {
+    const float e = value(dividend_), want = e / divisor_, small = e * rest_;
+    if (!std::isfinite(want)) return false;
+    const double product = static_cast<double>(e) * static_cast<double>(inverse_);
+    const auto twice = static_cast<float>(product + static_cast<double>(small));
+    return std::fma(e, inverse_, small) == want && twice == want && std::signbit(twice) == std::signbit(want);
+  }
+
+  Expr dividend_;
+  float divisor_, inverse_ = 0, rest_ = 0;
+  std::vector<std::pair<Expr, std::pair<int64_t, int64_t>>> leaves_;
+  float values_[2] = {};
+};
+
+Expr rewrite(const Expr& e, const Target& target) {
+  if (const auto value = as_float_again(e)) return *value;
+  if (target.has_fma() && e.dtype() == DType::kF32 && is_binary(e, BinaryOp::kDiv))
+    if (const auto divisor = as_float(e->operands[1])) return Quotient(e->operands[0], *divisor).replaced();
+  return {};
+}
+
+// What stands for an intrinsic's pattern stays as the pattern has it.
+Stmt rewrite(const Stmt& s, const std::function<Expr(const Expr&)>& value_of) {
+  switch (s->kind) {
+    case StmtKind::kSeq: {
+      std::vector<Stmt> stmts;
+      for (const Stmt& child : s->stmts) stmts.push_back(rewrite(child, value_of));
+      return seq(std::move(stmts));
+    }
+    case StmtKind::kStore: {
+      const Expr value = value_of(s->value);
+      return value.same_node(s->value) ? s : store(s->buffer, s->indices, value);
+    }
+    case StmtKind::kIf:
+      return if_then(s->condition, rewrite(s->stmts[0], value_of),
+                     s->stmts.size() > 1 ? rewrite(s->stmts[1], value_of) : Stmt());
+    case StmtKind::kAlloc: return alloc(s->buffer, rewrite(s->stmts[0], value_of));
+    case StmtKind::kTensorized: return s;
+    case StmtKind::kFor: break;
+  }
+  const Stmt loop = for_loop(s->var, s->begin, s->extent, s->for_kind, rewrite(s->stmts[0], value_of));
+  return keep_prefetch(loop, s, [](const Expr& index) { return index; });
+}
+
+}  // namespace
+
+LoopProgram byte_rounding(const LoopProgram& program, const LoopPassContext& ctx) {
+  bool any = false;
+  walk(program.body, [](const Stmt&) {}, [&](const Expr& e) { any = any || is_byte(e.dtype()); });
+  if (!any) return program;
+  LoopProgram result = program;
+  // Floats of bytes first: what is left is stored as bytes.
+  result.body = rewrite(program.body, [&](const Expr& value) {
+    const Expr floats = transform(value, [&](const Expr& e) { return rewrite(e, ctx.target); });
+    return transform(floats, [](const Expr& e) -> Expr {
+      const auto rounded = match_rounded(e);
+      return rounded ? to_byte(*rounded, e.dtype()) : Expr();
+    });
+  });
+  return result;
+}
+
+}  // namespace tessera::inline loop_passes
