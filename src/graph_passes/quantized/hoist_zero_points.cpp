@@ -18,24 +18,24 @@ bool is_byte(DType dtype) { return dtype == DType::kI8 || dtype == DType::kU8; }
 struct Shifted {
   ValueId bytes = -1;
   ValueId zero = -1;
-  bool reshaped = false;  // the product reads a view of the difference
+  std::vector<NodeId> views;  // of the difference, from it to what the product reads: reshapes and transposes
 };
 
 std::optional<Shifted> shifted_bytes(const Graph& graph, ValueId id) {
   const Node* sub = graph.producer(id);
-  if (is_op(sub, "reshape")) {
+  if (is_op(sub, "reshape") || is_op(sub, "transpose")) {
     auto viewed = shifted_bytes(graph, sub->inputs[0]);
-    if (viewed) viewed->reshaped = true;
+    if (viewed) viewed->views.push_back(graph.value(id).producer);
     return viewed;
   }
   if (is_op(sub, "cast") && graph.type(id).dtype == DType::kI32 && is_byte(graph.type(sub->inputs[0]).dtype))
-    return Shifted{sub->inputs[0], -1};
+    return Shifted{sub->inputs[0], -1, {}};
   if (!is_op(sub, "sub") || graph.type(id).dtype != DType::kI32) return std::nullopt;
   const Node* wide = graph.producer(sub->inputs[0]);
   if (!is_op(wide, "cast") || !is_byte(graph.type(wide->inputs[0]).dtype)) return std::nullopt;
   const auto zero = static_dims(graph.type(sub->inputs[1]).shape);
   if (!zero || std::any_of(zero->begin(), zero->end(), [](int64_t d) { return d != 1; })) return std::nullopt;
-  return Shifted{wide->inputs[0], sub->inputs[1]};
+  return Shifted{wide->inputs[0], sub->inputs[1], {}};
 }
 
 bool all_within(const Tensor& weights, int32_t low, int32_t high) {
@@ -51,14 +51,15 @@ struct Factors {
 
 // Empty with a reason when the machine has no product for bytes of type `x` and these weights. Any will do for a
 // depthwise convolution, which has no sums of neighbours.
+// Sums of columns of few channels are not long enough for tiles.
 std::optional<Factors> choose_factors(const KernelFamily& family, DType x, const Tensor& weights, bool depthwise,
-                                      std::string& why) {
+                                      bool in_columns, std::string& why) {
   const bool fits_i8 = all_within(weights, -128, 127), fits_u8 = all_within(weights, 0, 255);
   if (depthwise && all_within(weights, INT16_MIN, INT16_MAX)) return Factors{x, 1};
   if (!fits_i8 && !fits_u8) why = "its weights, less their zero point, do not fit 8 bits";
   const DType w = fits_i8 ? DType::kI8 : DType::kU8, other = x == DType::kU8 ? DType::kI8 : DType::kU8;
   if (!why.empty()) return std::nullopt;
-  if (family.multiplies_in_tiles(x, w)) return Factors{x, 1};
+  if (!in_columns && family.multiplies_in_tiles(x, w)) return Factors{x, 1};
   std::optional<Factors> best;
   for (const DType bytes : {x, other})
     if (const auto products = family.narrow_products(bytes, w); products && (!best || best->depth < products->depth))
@@ -188,9 +189,10 @@ class Mover {
     const bool conv = is_op(&node, "conv"), transposed = !conv && node.attrs.get_or<bool>("transpose_b", false);
     const DType own = graph_.type(shifted.bytes).dtype;
     const bool depthwise = conv && node.attrs.get_int("groups") != 1 && weights.dims()[1] == 1;
-    const auto factors = choose_factors(ctx_.family, own, weights, depthwise, why);
+    const bool few_channels = conv && groups_columns(node, weights, ctx_.family);
+    const auto factors = choose_factors(ctx_.family, own, weights, depthwise, few_channels, why);
     if (!factors) return -1;
-    const bool in_columns = conv && factors->depth > 1 && groups_columns(node, weights, ctx_.family);
+    const bool in_columns = few_channels && factors->depth > 1;
     const size_t summed = conv ? 3 : transposed ? 1 : 0;  // the dimension of the weights that is filled up
     const bool fills_up = (in_columns || (!conv && factors->depth > 1)) && weights.dims()[summed] % factors->depth != 0;
     const bool changes_type = factors->bytes != own;
@@ -223,8 +225,8 @@ class Mover {
     }
     const OpDef &cast = ctx_.ops.get("cast"), &add = ctx_.ops.get("add"), &pad = ctx_.ops.get("pad");
     ValueId bytes = rewriter_.mapped(shifted.bytes);
-    if (shifted.reshaped)
-      bytes = builder_.add(ctx_.ops.get("reshape"), {bytes}, {{"shape", graph_.type(node.inputs[0]).shape}});
+    for (const NodeId view : shifted.views)
+      bytes = builder_.add(*graph_.node(view).op, {bytes}, graph_.node(view).attrs);
     if (changes_type) {
       const ValueId wide = builder_.add(cast, {bytes}, {{"to", DType::kI32}});
       bytes = builder_.add(add, {wide, number(more, node)}, {});
