@@ -11,6 +11,7 @@
 #include "graph_passes/layout/pre_pad_conv.h"
 #include "graph_passes/pass.h"
 #include "graph_passes/quantized/byte_activations.h"
+#include "graph_passes/quantized/cancel_quantisation.h"
 #include "graph_passes/quantized/copy_dequantisations.h"
 #include "graph_passes/quantized/hoist_zero_points.h"
 #include "graph_passes/quantized/lower_precision.h"
@@ -38,6 +39,8 @@ namespace tessera::inline graph_passes {
 namespace {
 
 constexpr GraphPass kPipeline[] = {
+    {"cancel_quantisation", "Leaves bytes that are dequantised and quantised again as they were", 1, Numerics::kExact,
+     cancel_quantisation},
     {"decompose", "Replaces composites by their primitives, those excepted that passes know", 0, Numerics::kExact,
      decompose},
     {"lower_qdq_matmul", "Makes products of dequantised bytes products of bytes, where the machine multiplies such", 1,

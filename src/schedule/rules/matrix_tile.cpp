@@ -32,6 +32,8 @@ constexpr int64_t kLeastRows = 16;    // fewer rows wait for the weights, of whi
 constexpr int64_t kFallbackRows = 4;  // of a register tile of f32
 // Of weights in the first level of the cache, beside as many of the rows; pieces reuse each tile more often.
 constexpr int64_t kChunkBytes = 16 << 10, kPiecesChunkBytes = 24 << 10;
+constexpr int64_t kGroups = 8,
+                  kImageGroups = 16;      // of rows in a block: more of an image, of which neighbours share places
 constexpr int64_t kFarBytes = 128 << 10;  // weights that are not expected in the second level
 
 // Which pieces are multiplied, in this order: one factor changes at a time.
@@ -55,6 +57,12 @@ struct Product {
   // Steps of the inner axis, and of all axes.
   int64_t inner_extent = 1, inner_steps = 1, steps = 1;
   BufferPtr packed;
+  // A window that slides by single places over an image (image_panel): the image in terms of the rows' loops, whose
+  // extents then are the image's, and how far one step of each reduced axis is from place to place. Null: none.
+  Expr image, in_image;            // in_image: where there is one, else zero
+  std::vector<int64_t> extents;    // of rows
+  std::vector<int64_t> distances;  // by reduced axis
+  int64_t beyond = 0;              // places of the image that the window reaches behind its first one
 
   DType left_type() const { return intrinsic->factors; }
   DType right_type() const { return is_tiles() ? intrinsic->second_factors : intrinsic->factors; }
@@ -204,6 +212,60 @@ std::string find_inner(Product& t) {
   return "the left factor does not lie side by side along a reduced axis of at least 16";
 }
 
+// A row of tiles may be read where it lies, if what the next row reads lies a fixed distance behind. Where a window
+// slides over an image by single places, with 64 bytes side by side, that holds for an image with its padding, place
+// after place: then each place is stored once, not once for each place of the window. Rows that begin at the image's
+// right border are computed and not stored.
+void find_image(Product& t) {
+  const LinearKernel& k = t.kernel;
+  if (!t.is_tiles() || t.pieces != 1 || t.inner_extent % t.step() != 0) return;
+  std::vector<int64_t> extents;
+  for (const OutputLoop& loop : t.rows) extents.push_back(loop.extent);
+  std::vector<size_t> row_of(k.reduce.size(), SIZE_MAX);
+  VarMap first;
+  for (size_t a = 0; a < k.reduce.size(); ++a) {
+    const int64_t extent = *as_int(k.reduce[a].extent);
+    if (a == t.inner) continue;
+    first[k.reduce[a].var.get()] = Expr(0);
+    if (extent == 1) continue;
+    for (size_t r = 0; r < t.rows.size() && row_of[a] == SIZE_MAX; ++r) {
+      if (extents[r] != t.rows[r].extent) continue;  // another axis moves along it
+      Bounds bounds = k.bounds;
+      bounds.set(t.rows[r].var, 0, t.rows[r].extent + extent - 2);
+      const Expr moved = substitute(t.left, {{t.rows[r].var.get(), t.rows[r].var - k.reduce[a].var}});
+      if (uses_var(simplify(moved, bounds), k.reduce[a].var)) continue;
+      row_of[a] = r;
+      extents[r] += extent - 1;
+    }
+    if (row_of[a] == SIZE_MAX) return;
+  }
+  int64_t places = 1, pitch = 1, beyond = 0;
+  std::vector<int64_t> distances(k.reduce.size(), 0);
+  for (size_t r = t.rows.size(); r-- > 0; pitch *= extents[r]) {
+    places += (t.rows[r].extent - 1) * pitch;
+    for (size_t a = 0; a < k.reduce.size(); ++a) {
+      if (row_of[a] != r) continue;
+      distances[a] = pitch;
+      beyond += (*as_int(k.reduce[a].extent) - 1) * pitch;
+    }
+  }
+  constexpr int64_t kMostMore = 4;  // of so many row groups one may be for nothing
+  const int64_t groups = (places + t.group_rows - 1) / t.group_rows;
+  if (beyond == 0 || groups > t.row_groups() + std::max<int64_t>(1, t.row_groups() / kMostMore)) return;
+  Bounds bounds = k.bounds;
+  for (size_t r = 0; r < t.rows.size(); ++r) bounds.set(t.rows[r].var, 0, extents[r] - 1);
+  t.image = simplify(substitute(t.left, first), bounds);
+  if (t.image->kind == ExprKind::kSelect && t.image->operands[2]->kind == ExprKind::kConst &&
+      t.image->operands[2]->int_value == 0) {
+    t.in_image = t.image->operands[0];
+    t.image = t.image->operands[1];
+  }
+  t.extents = std::move(extents);
+  t.distances = std::move(distances);
+  t.beyond = beyond;
+  t.num_rows = places;
+}
+
 // [column group][step][piece][tile][group of places][column][2 or 4]
 std::string pack_weights(Product& t, PackedParam& packed) {
   LinearKernel& k = t.kernel;
@@ -256,9 +318,9 @@ class ProductEmitter {
  public:
   ProductEmitter(const Product& t, const Target& target) : t_(t) {
     const int64_t threads = target.num_threads;
-    const int64_t group_bytes = dtype_bytes(t.left_type(), t.steps * t.left_step());
+    const int64_t group_bytes = dtype_bytes(t.left_type(), (t.image ? t.inner_steps : t.steps) * t.left_step());
     // Three quarters of the second level: the rest is for sums, and for weights on their way. Blocks of about one size.
-    block_groups_ = std::clamp<int64_t>(target.l2_bytes * 3 / 4 / group_bytes, 1, 8);
+    block_groups_ = std::clamp<int64_t>(target.l2_bytes * 3 / 4 / group_bytes, 1, t.image ? kImageGroups : kGroups);
     // Weights from far are read once when threads share them out by columns; the rows, which each thread then stores
     // for itself, are little beside them.
     const int64_t weight_bytes = dtype_bytes(t.right_type(), t.packed->shape[0]->int_value);
@@ -278,7 +340,10 @@ class ProductEmitter {
     chunk_steps_ = (t.steps + chunks_ - 1) / chunks_;
     chunks_ = (t.steps + chunk_steps_ - 1) / chunk_steps_;
     prefetches_ = weight_bytes >= kFarBytes;
-    panel_ = make_buffer("panel", t.left_type(), {block_groups_ * t.steps * t.left_step()}, MemoryScope::kLocal);
+    places_ = block_groups_ * t.group_rows + t.beyond;
+    panel_ = make_buffer("panel", t.left_type(),
+                         {t.image ? t.inner_steps * places_ * t.step() : block_groups_ * t.steps * t.left_step()},
+                         MemoryScope::kLocal);
     sum_ = make_buffer("sum", t.sum_type(), {(chunks_ > 1 ? block_groups_ : 1) * t.group_rows, t.across(), kLanes},
                        MemoryScope::kLocal);
     most_ = make_buffer("most", DType::kF32, {kLanes}, MemoryScope::kRegister);
@@ -324,10 +389,22 @@ class ProductEmitter {
     VarMap at;
     Expr rest = row;
     for (size_t i = t_.rows.size(); i-- > 0;) {
-      at[t_.rows[i].var.get()] = i == 0 ? rest : floormod(rest, t_.rows[i].extent);
-      rest = floordiv(rest, t_.rows[i].extent);
+      const int64_t extent = t_.image ? t_.extents[i] : t_.rows[i].extent;
+      at[t_.rows[i].var.get()] = i == 0 ? rest : floormod(rest, extent);
+      rest = floordiv(rest, extent);
     }
     return at;
+  }
+
+  // Whether the row is one of the output's; null when it is. The last one is not past the image.
+  Expr is_row(const VarMap& rows) const {
+    Expr inside;
+    for (size_t i = 1; t_.image && i < t_.rows.size(); ++i) {
+      if (t_.extents[i] == t_.rows[i].extent) continue;
+      const Expr fits = rows.at(t_.rows[i].var.get()) < Expr(t_.rows[i].extent);
+      inside = inside ? logical_and(inside, fits) : fits;
+    }
+    return inside;
   }
 
   // Loops over the reduced axes other than the inner one; `body` gets the number of their combination.
@@ -347,8 +424,32 @@ class ProductEmitter {
     return nest;
   }
 
+  // The block's places of the image, in order: [step along the inner axis][place][64 bytes].
+  Stmt fill_image(const Expr& first_row) const {
+    const Var r = make_var("r");
+    const Expr place = first_row + r;
+    const VarMap at = at_row(place);
+    const auto copies = [&](bool inside) {
+      const Var s = make_var("s");
+      const Stmt vectors = unrolled("h", 0, t_.step() / kLanes, [&](const Var& h) {
+        return vectorized("l", kLanes, [&](const Var& l) {
+          const Expr first = s * Expr(t_.step()) + h * Expr(kLanes);
+          const Expr to = (s * Expr(places_) + r) * Expr(t_.step()) + h * Expr(kLanes) + l;
+          return store(panel_, {to}, inside ? substitute(at_inner(t_, t_.image, first, l), at) : zero(t_.left_type()));
+        });
+      });
+      return for_loop(s, 0, t_.inner_steps, ForKind::kSerial, vectors);
+    };
+    int64_t total = 1;
+    for (const int64_t extent : t_.extents) total *= extent;
+    Expr inside = place < Expr(total);
+    if (t_.in_image) inside = logical_and(inside, substitute(t_.in_image, at));
+    return for_loop(r, 0, places_, ForKind::kSerial, if_then(inside, copies(true), copies(false)));
+  }
+
   // The block's rows of the left factor, in pieces; with their greatest magnitude and the least that is not 0.
   Stmt fill_panel(const Expr& first_row) const {
+    if (t_.image) return fill_image(first_row);
     const Var r = make_var("r");
     const Expr row = first_row + r;
     VarMap at = at_row(row);
@@ -421,6 +522,18 @@ class ProductEmitter {
 
   // The factors at place `i` of the group `k` of places of step `s`.
   Expr left_at(const Expr& q, const Expr& s, int64_t piece, const Expr& row, const Expr& k, const Expr& i) const {
+    if (t_.image) {
+      Expr place = q * Expr(t_.group_rows) + row, number = floordiv(s, t_.inner_steps);
+      for (size_t a = t_.kernel.reduce.size(); a-- > 0;) {
+        if (a == t_.inner) continue;
+        const Expr& extent = t_.kernel.reduce[a].extent;
+        place = place + floormod(number, extent) * Expr(t_.distances[a]);
+        number = floordiv(number, extent);
+      }
+      const Expr at =
+          (floormod(s, t_.inner_steps) * Expr(places_) + place) * Expr(t_.step()) + k * Expr(t_.depth()) + i;
+      return cast(t_.sum_type(), load(panel_, {at}));
+    }
     const Expr step = q * Expr(t_.steps) + s;
     return cast(t_.sum_type(), load(panel_, {step * Expr(t_.left_step()) + Expr(piece * t_.group_rows * t_.step()) +
                                              row * Expr(t_.step()) + k * Expr(t_.depth()) + i}));
@@ -586,7 +699,9 @@ class ProductEmitter {
       else if (whole % t_.across() != 0) columns = if_then(block < Expr(whole), columns);
       return columns;
     });
-    return row_limit_ != 0 ? if_then(row < Expr(row_limit_), body) : body;
+    Expr stored = is_row(rows);
+    if (row_limit_ != 0) stored = stored ? logical_and(row < Expr(row_limit_), stored) : row < Expr(row_limit_);
+    return stored ? if_then(stored, body) : body;
   }
 
   // A few rows by multiply-adds of f32.
@@ -632,6 +747,7 @@ class ProductEmitter {
   int64_t block_groups_ = 1;             // row groups of a block
   int64_t parts_ = 1, part_groups_ = 1;  // of the columns, and column groups in each
   int64_t row_limit_ = 0;                // rows that are there; 0 when blocks are full
+  int64_t places_ = 0;                   // of an image in the panel
   int64_t chunks_ = 1, chunk_steps_ = 1;
   bool prefetches_ = false;  // the weights
   BufferPtr panel_, sum_, most_, least_, limits_;
@@ -675,6 +791,7 @@ RuleResult make_product(const TensorProgram& program, const Target& target, cons
   PackedParam packed;
   std::string why = find_product(program, target, intrinsic, pieces, t);
   if (!why.empty()) return Declined{why};
+  find_image(t);
   if (why = pack_weights(t, packed); !why.empty()) return Declined{why};
   ScheduledKernel result;
   result.packed.push_back(std::move(packed));
