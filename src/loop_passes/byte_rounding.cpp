@@ -213,8 +213,158 @@ class Quotient {
   float values_[2] = {};
 };
 
-Expr rewrite(const Expr& e, const Target& target) {
-  if (const auto value = as_float_again(e)) return *value;
+// A sum of two bytes with factors, of which only the nearest integer within limits counts: as few multiply-adds.
+class Combination {
+ public:
+  explicit Combination(const Rounded& rounded) : rounded_(rounded) {}
+
+  // The number to round instead; null when that would give another integer for some bytes.
+  Expr replaced() {
+    const auto sum = parts_of(rounded_.number);
+    if (!sum || leaves_.empty() || !any_) return {};
+    // Few neighbours of the exact factors: each is right for all pairs with about even odds.
+    for (int trial = 0; trial < 25; ++trial) {
+      factors_[0] = moved(sum->factors[0], trial % 5);
+      factors_[1] = moved(sum->factors[1], trial / 5);
+      added_ = static_cast<float>(sum->added);
+      if (gives_the_same()) return combined();
+      if (leaves_.size() == 1 && trial == 4) break;
+    }
+    return {};
+  }
+
+ private:
+  struct Parts {
+    double factors[2] = {}, added = 0;
+  };
+
+  static float moved(double factor, int by) {
+    constexpr int kUnits[] = {0, 1, -1, 2, -2};
+    auto value = static_cast<float>(factor);
+    for (int i = 0; i < std::abs(kUnits[by]); ++i)
+      value = std::nextafter(value, kUnits[by] < 0 ? -HUGE_VALF : HUGE_VALF);
+    return value;
+  }
+
+  // In numbers that are not rounded. Integers less a constant are counted from zero.
+  std::optional<Parts> parts_of(const Expr& e) {
+    if (const auto number = as_float(e)) return Parts{{0, 0}, *number};
+    if (const auto range = few_integers(e)) {
+      Expr leaf = e;
+      double added = 0;
+      if (e->kind == ExprKind::kCast && e->operands[0].dtype() == DType::kI32) {
+        Expr integer = e->operands[0];
+        added = take_constant(integer, as_int);
+        if (added != 0) leaf = cast(DType::kF32, integer);
+      } else {
+        added = take_constant(leaf, as_float);
+      }
+      size_t i = 0;
+      while (i < leaves_.size() && !structurally_equal(leaves_[i].first, leaf)) ++i;
+      if (i == leaves_.size()) {
+        const auto own = few_integers(leaf);
+        if (i == 2 || !own) return std::nullopt;
+        leaves_.emplace_back(leaf, *own);
+      }
+      Parts parts;
+      parts.factors[i] = 1;
+      parts.added = added;
+      return parts;
+    }
+    if (e->kind != ExprKind::kBinary || e.dtype() != DType::kF32) return std::nullopt;
+    any_ = true;
+    auto a = parts_of(e->operands[0]);
+    if (!a) return std::nullopt;
+    const auto b = parts_of(e->operands[1]);
+    if (!b) return std::nullopt;
+    const auto scaled = [](const Parts& parts, double by) {
+      return Parts{{parts.factors[0] * by, parts.factors[1] * by}, parts.added * by};
+    };
+    const auto is_number = [](const Parts& parts) { return parts.factors[0] == 0 && parts.factors[1] == 0; };
+    switch (e->binary) {
+      case BinaryOp::kAdd:
+      case BinaryOp::kSub: {
+        const Parts other = scaled(*b, e->binary == BinaryOp::kAdd ? 1 : -1);
+        for (int i = 0; i < 2; ++i) a->factors[i] += other.factors[i];
+        a->added += other.added;
+        return a;
+      }
+      case BinaryOp::kMul:
+        if (is_number(*b)) return scaled(*a, b->added);
+        return is_number(*a) ? std::optional(scaled(*b, a->added)) : std::nullopt;
+      case BinaryOp::kDiv:
+        return is_number(*b) && b->added != 0 ? std::optional(scaled(*a, 1 / b->added)) : std::nullopt;
+      default: return std::nullopt;
+    }
+  }
+
+  float exact(const Expr& e) const {
+    if (const auto number = as_float(e)) return static_cast<float>(*number);
+    for (size_t i = 0; i < leaves_.size(); ++i)
+      if (structurally_equal(leaves_[i].first, e)) return values_[i];
+    // An integer less a constant.
+    if (e->kind == ExprKind::kCast) {
+      Expr integer = e->operands[0];
+      const double added = take_constant(integer, as_int);
+      return static_cast<float>(static_cast<double>(exact(cast(DType::kF32, integer))) + added);
+    }
+    const float a = exact(e->operands[0]), b = exact(e->operands[1]);
+    switch (e->binary) {
+      case BinaryOp::kAdd: return a + b;
+      case BinaryOp::kSub: return a - b;
+      case BinaryOp::kMul: return a * b;
+      default: return a / b;
+    }
+  }
+
+  double nearest(float number) const {
+    return std::clamp(static_cast<double>(std::nearbyint(number)), rounded_.low - rounded_.zero,
+                      rounded_.high - rounded_.zero);
+  }
+
+  bool gives_the_same() {
+    const auto [low_a, high_a] = leaves_[0].second;
+    const auto [low_b, high_b] = leaves_.size() > 1 ? leaves_[1].second : std::pair<int64_t, int64_t>{0, 0};
+    if (wanted_.empty())
+      for (int64_t a = low_a; a <= high_a; ++a)
+        for (int64_t b = low_b; b <= high_b; ++b) {
+          values_[0] = static_cast<float>(a), values_[1] = static_cast<float>(b);
+          wanted_.push_back(nearest(exact(rounded_.number)));
+        }
+    size_t i = 0;
+    for (int64_t a = low_a; a <= high_a; ++a)
+      for (int64_t b = low_b; b <= high_b; ++b, ++i) {
+        const auto x = static_cast<float>(a), y = static_cast<float>(b);
+        // However often a multiply-add is rounded.
+        const float inner = leaves_.size() < 2 ? added_
+                            : added_ == 0      ? y * factors_[1]
+                                               : std::fma(y, factors_[1], added_);
+        const float twice =
+            static_cast<float>(static_cast<double>(y) * static_cast<double>(factors_[1]) + static_cast<double>(added_));
+        if (leaves_.size() > 1 && added_ != 0 && twice != inner) return false;
+        const double product = static_cast<double>(x) * static_cast<double>(factors_[0]);
+        if (nearest(std::fma(x, factors_[0], inner)) != wanted_[i] ||
+            nearest(static_cast<float>(product + static_cast<double>(inner))) != wanted_[i])
+          return false;
+      }
+    return true;
+  }
+
+  Expr combined() const {
+    const Expr &a = leaves_[0].first, first = number_of(factors_[0]);
+    if (leaves_.size() < 2) return added_ == 0 ? a * first : fma(a, first, number_of(added_));
+    const Expr b = leaves_[1].first, second = number_of(factors_[1]);
+    return fma(a, first, added_ == 0 ? b * second : fma(b, second, number_of(added_)));
+  }
+
+  Rounded rounded_;
+  std::vector<std::pair<Expr, std::pair<int64_t, int64_t>>> leaves_;
+  std::vector<double> wanted_;
+  float values_[2] = {}, factors_[2] = {}, added_ = 0;
+  bool any_ = false;
+};
+
+Expr without_division(const Expr& e, const Target& target) {
   if (target.has_fma() && e.dtype() == DType::kF32 && is_binary(e, BinaryOp::kDiv))
     if (const auto divisor = as_float(e->operands[1])) return Quotient(e->operands[0], *divisor).replaced();
   return {};
@@ -252,11 +402,15 @@ LoopProgram byte_rounding(const LoopProgram& program, const LoopPassContext& ctx
   LoopProgram result = program;
   // Floats of bytes first: what is left is stored as bytes.
   result.body = rewrite(program.body, [&](const Expr& value) {
-    const Expr floats = transform(value, [&](const Expr& e) { return rewrite(e, ctx.target); });
-    return transform(floats, [](const Expr& e) -> Expr {
-      const auto rounded = match_rounded(e);
-      return rounded ? to_byte(*rounded, e.dtype()) : Expr();
+    const Expr floats = transform(value, [](const Expr& e) { return as_float_again(e).value_or(Expr()); });
+    const Expr combined = transform(floats, [&](const Expr& e) -> Expr {
+      auto rounded = match_rounded(e);
+      if (!rounded) return Expr();
+      if (ctx.target.has_fma())
+        if (const Expr number = Combination(*rounded).replaced()) rounded->number = number;
+      return to_byte(*rounded, e.dtype());
     });
+    return transform(combined, [&](const Expr& e) { return without_division(e, ctx.target); });
   });
   return result;
 }

@@ -12,6 +12,8 @@
 //
 // before:  (a * s + b * t) / u                           with a and b of at most 256 values each
 // after:   fma(e, 1/u, e * (1/u's error))                with e = a * s + b * t, where all pairs of values were tried
+//          fma(a, s/u, b * (t/u))                        where that is rounded to a byte, and all pairs give the same
+//          one
 #pragma once
 
 #include "loop_passes/pass.h"

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <map>
 #include <optional>
+#include <set>
 
 #include "arith/simplify.h"
 #include "loop/naive_loops.h"
@@ -98,6 +99,7 @@ class Narrower {
       kernel.program = std::move(program);
       kernel.bytes = count_bytes(*kernel.definition);
     }
+    remove_copies();
   }
 
  private:
@@ -194,6 +196,58 @@ class Narrower {
       if (arg >= own->params.size()) narrow_result(*own, arg - own->params.size(), dtype);
       else narrow_param(*own, arg, dtype);
     });
+  }
+
+  // What only converted bytes to i32 is a copy now, and its result the same memory.
+  void remove_copies() {
+    std::set<BufferId> of_steps;
+    for_each_step(program_.steps, [&](const ProgramStep& step) {
+      for_each_step_buffer(step, [&](BufferId id) { of_steps.insert(root_buffer(program_, id)); });
+    });
+    std::set<size_t> gone;
+    for (size_t i = 0; i < program_.calls.size(); ++i) {
+      const KernelCall& call = program_.calls[i];
+      const Kernel& kernel = kernel_of(call);
+      if (!changed_.contains(&kernel) || !is_copy(*kernel.definition)) continue;
+      const BufferId from = root_buffer(program_, call.args[0]), to = call.args[1];
+      ProgramBuffer& copy = program_.buffers[static_cast<size_t>(to)];
+      const ProgramBuffer& own = program_.buffers[static_cast<size_t>(call.args[0])];
+      if (copy.kind != BufferKind::kArena || copy.alias_of >= 0 || !(copy.type == own.type) ||
+          program_.buffers[static_cast<size_t>(from)].kind != BufferKind::kArena || from == to ||
+          copy.device != own.device || of_steps.contains(from) || of_steps.contains(to))
+        continue;
+      copy.alias_of = call.args[0];
+      gone.insert(i);
+    }
+    if (gone.empty()) return;
+    remove_calls(program_, gone);
+    remove_unused_kernels();
+  }
+
+  static bool is_copy(const TensorProgram& kernel) {
+    if (kernel.stages.size() != 1 || kernel.params.size() != 1 || !kernel.windows.empty()) return false;
+    const Body& body = kernel.output().body;
+    const Expr& value = body.value;
+    if (body.is_reduction() || value->kind != ExprKind::kLoad || value->buffer != kernel.params[0].buffer ||
+        value->operands.size() != body.axes.size())
+      return false;
+    for (size_t d = 0; d < body.axes.size(); ++d)
+      if (!value->operands[d].same_node(body.axes[d].var)) return false;
+    return true;
+  }
+
+  void remove_unused_kernels() {
+    std::vector<int32_t> place(program_.kernels.size(), -1);
+    std::vector<Kernel> used;
+    for (KernelCall& call : program_.calls) {
+      int32_t& at = place[static_cast<size_t>(call.kernel)];
+      if (at < 0) {
+        at = static_cast<int32_t>(used.size());
+        used.push_back(std::move(program_.kernels[static_cast<size_t>(call.kernel)]));
+      }
+      call.kernel = at;
+    }
+    program_.kernels = std::move(used);
   }
 
   Program& program_;

@@ -151,6 +151,39 @@ TEST(ByteRounding, QuotientsOfFewNumbersNeedNoDivision) {
   EXPECT_GT(replaced, 35);
 }
 
+// The same rounded to bytes again: two multiply-adds, with constants behind them where zero points were taken off.
+TEST(ByteRounding, SumsOfTwoBytesAreTwoMultiplyAdds) {
+  Random random(4);
+  int combined = 0;
+  constexpr int kRounds = 40;
+  for (int round = 0; round < kRounds; ++round) {
+    const DType types[2] = {random.coin() ? DType::kU8 : DType::kI8, random.coin() ? DType::kU8 : DType::kI8};
+    const Byte byte = Byte::any(random);
+    Tensor a(types[0], {65536}), b(types[1], {65536}), y(byte.type, {65536});
+    for (int64_t i = 0; i < 65536; ++i) {
+      a.set_int(i, i / 256 - (types[0] == DType::kI8 ? 128 : 0));
+      b.set_int(i, i % 256 - (types[1] == DType::kI8 ? 128 : 0));
+    }
+    const BufferPtr from = make_buffer("a", types[0], {65536}), other = make_buffer("b", types[1], {65536}),
+                    to = make_buffer("y", byte.type, {65536});
+    const Var i = make_var("i");
+    const auto scaled = [&](const BufferPtr& buffer) {
+      Expr read = cast(DType::kI32, load(buffer, {i}));
+      if (random.coin()) read = read - const_int(DType::kI32, random.pick(-128, 255));
+      return cast(DType::kF32, read) * number(random.real(0.001, 0.3));
+    };
+    Expr sum = scaled(from);
+    if (random.pick(0, 4) > 0) sum = random.coin() ? sum + scaled(other) : sum - scaled(other);
+    if (random.coin()) sum = binary(BinaryOp::kDiv, sum, number(random.real(0.05, 0.3)));
+    const LoopProgram before = over({from, other}, to, i, byte.of(sum));
+    const std::string text = print(byte_rounding(before, {reference_machine(), 3}));
+    combined += text.find(" / ") == std::string::npos && text.find(" - ") == std::string::npos;
+    expect_same(before, {&a, &b}, y, "k");
+    if (testing::Test::HasFatalFailure()) return;
+  }
+  EXPECT_GT(combined, kRounds / 2);
+}
+
 TEST(ByteRounding, OtherNumbersStayDivided) {
   const BufferPtr x = make_buffer("x", DType::kF32, {4}), y = make_buffer("y", DType::kU8, {4});
   const Var i = make_var("i");
