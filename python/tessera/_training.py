@@ -15,6 +15,7 @@ from ._dtypes import NUMBER
 from ._errors import Error
 from ._flag_words import in_python
 from ._graph import Graph
+from ._plots import draw_losses, pyplot
 
 Size = Union[int, "tuple[int, int]", "tuple[int, int, int]"]
 
@@ -113,6 +114,7 @@ def train(
     checkpoint: str | os.PathLike[str] | None = None,
     resume: str | os.PathLike[str] | None = None,
     step: str | os.PathLike[str] | None = None,
+    curve: str | os.PathLike[str] | None = None,
     on_epoch: Callable[[dict[str, Any]], Any] | None = None,
     verbose: bool = False,
     dims: Mapping[str, Size] = {},
@@ -132,6 +134,7 @@ def train(
 
     ``on_epoch`` gets {"epoch", "loss", "accuracy", "test_right", "test_total", "test_loss", "steps_per_second"} after each epoch, and
     ends the training where it answers False: what has been learnt is written then. ``verbose`` prints a line instead.
+    ``curve`` is a picture of every step's loss, as the file's name says: PNG, SVG, PDF (by matplotlib).
     Returns what ``tessera train --json`` prints: "losses" of every step, "test_right" and so on.
 
     Raises :class:`tessera.Error`; no file is written then, but for checkpoints.
@@ -155,6 +158,8 @@ def train(
     settings.with_step = bool(with_step)
     settings.checkpoint, settings.resume, settings.step = ("" if path is None else os.fspath(path) for path in (checkpoint, resume, step))
     given_dims, given_shapes = _options.dims_and_shapes(dims, shapes)
+    if curve is not None:
+        pyplot()  # is missing before the first step or never
     data = _rows("", samples, targets) + ([] if test is None else _rows("test ", *test))
     hear = on_epoch if on_epoch or not verbose else _progress(settings.epochs)
     with tempfile.TemporaryDirectory() as folder:
@@ -170,4 +175,7 @@ def train(
         except Error as error:
             raise Error(in_python(error.message, _ARGUMENTS), id=error.id, node=error.node, legal=in_python(error.legal, _ARGUMENTS),
                         hint=in_python(error.hint, _ARGUMENTS), reason=error.reason) from None
-    return json.loads(report)
+    result = json.loads(report)
+    if curve is not None:
+        draw_losses(curve, os.path.basename(path), result["losses"])
+    return result

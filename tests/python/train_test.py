@@ -121,6 +121,17 @@ class Train(unittest.TestCase):
                                epochs=10, batch=16, test=(self.x[:64], self.x[:64] @ np.array([[2.0], [-1.0]]) + 3))
         self.assertLess(report["test_loss"], 1e-6)
 
+    def test_curves(self):
+        try:
+            import matplotlib  # noqa: F401
+        except ImportError:
+            self.skipTest("matplotlib is missing")
+        for name, begin in (("loss.png", b"\x89PNG"), ("loss.svg", b"<?xml")):
+            self.train(epochs=2, curve=self.folder / name)
+            self.assertTrue((self.folder / name).read_bytes().startswith(begin))
+        with self.assertRaisesRegex(tessera.Error, "TSR-6102"):
+            self.train(epochs=1, curve=self.folder / "absent" / "loss.png")
+
     def test_what_is_refused(self):
         for id, text, options in (
             ("TSR-4080", "lr=0", {"lr": 0}), ("TSR-4080", "batch=0", {"batch": 0}), ("TSR-4080", "prune=2", {"prune": "2"}),
