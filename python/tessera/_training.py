@@ -15,7 +15,7 @@ from ._dtypes import NUMBER
 from ._errors import Error
 from ._flag_words import in_python
 from ._graph import Graph
-from ._plots import draw_losses, pyplot
+from .plots import draw_losses, pyplot
 
 Size = Union[int, "tuple[int, int]", "tuple[int, int, int]"]
 

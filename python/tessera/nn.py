@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from . import _tape
+from . import _recurrent, _tape
 from ._errors import Error
 from ._tensor import Tensor, _operator, where
 
@@ -281,6 +281,41 @@ def _stays(shape: Sequence[int], p: float, seed: int, call: Tensor) -> Tensor:
     random = _mixed(_operator("bitwise_xor", _mixed(_operator("bitwise_xor", place, first)), second))
     bound = np.uint32(min(math.ldexp(p, 32), 2**32 - 1))
     return _operator("ge", random, bound).reshape(*shape)
+
+
+class _Recurrent(Module):
+    _gates = 1
+
+    def __init__(self, input_size: int, hidden_size: int, num_layers: int = 1, bias: bool = True, batch_first: bool = False) -> None:
+        self.input_size, self.hidden_size, self.num_layers = input_size, hidden_size, num_layers
+        self.bias, self.batch_first = bias, batch_first
+        _recurrent.uniform_weights(self, _uniform, self._gates, input_size, hidden_size, num_layers, bias)
+
+    def _run(self, layers: Any, x: Any, state: Any) -> Any:
+        x = x if isinstance(x, Tensor) else Tensor(x)
+        y, last = layers(self, x.transpose(1, 0, 2) if self.batch_first else x, state)
+        return (y.transpose(1, 0, 2) if self.batch_first else y), last
+
+
+class LSTM(_Recurrent):
+    """A long short-term memory of x[T,N,input] (x[N,T,input] with batch_first): y, and the last (h, c), [layers,N,hidden] each.
+
+    Weights and gates (input, forget, cell, output) stand as PyTorch's.
+    """
+
+    _gates = 4
+
+    def forward(self, x: Any, state: tuple[Tensor, Tensor] | None = None) -> tuple[Tensor, tuple[Tensor, Tensor]]:
+        return self._run(_recurrent.lstm, x, state)
+
+
+class GRU(_Recurrent):
+    """Gated recurrent units, of x as :class:`LSTM`: y, and the last h. Weights and gates (reset, update, new) stand as PyTorch's."""
+
+    _gates = 3
+
+    def forward(self, x: Any, state: Tensor | None = None) -> tuple[Tensor, Tensor]:
+        return self._run(_recurrent.gru, x, state)
 
 
 def _activation(name: str, operator: str, doc: str) -> type[Module]:
