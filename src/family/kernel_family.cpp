@@ -18,7 +18,7 @@ constexpr FamilyAnswers kVectors = {
                                    : first == second      ? best_dot_intrinsic(target, first)
                                                           : nullptr;
       if (!tile && !dot) return std::nullopt;
-      return NarrowProducts{tile != nullptr, dot != nullptr, tile ? tile->depth : dot->depth};
+      return NarrowProducts{tile != nullptr, dot != nullptr, tile ? tile->depth : dot->depth, dot ? dot->depth : 1};
     },
 };
 

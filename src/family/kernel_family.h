@@ -13,9 +13,10 @@ namespace tessera::inline family {
 
 // How products of narrow factors are summed.
 struct NarrowProducts {
-  bool in_tiles = false;    // in tiles of two dimensions, which are filled up
-  bool in_vectors = false;  // in lanes of vectors
-  int64_t depth = 1;        // products that belong together, side by side in memory; of tiles where there are some
+  bool in_tiles = false;     // in tiles of two dimensions, which are filled up
+  bool in_vectors = false;   // in lanes of vectors
+  int64_t depth = 1;         // products that belong together, side by side in memory; of tiles where there are some
+  int64_t vector_depth = 1;  // the same of vectors
 };
 
 // The answers of one family. Factors: bf16 or f16 twice, or i8 or u8 each.

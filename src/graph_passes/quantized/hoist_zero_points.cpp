@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <optional>
 
+#include "arith/simplify.h"
 #include "graph_passes/support/graph_util.h"
 
 namespace tessera::inline graph_passes {
@@ -51,19 +52,21 @@ struct Factors {
 
 // Empty with a reason when the machine has no product for bytes of type `x` and these weights. Any will do for a
 // depthwise convolution, which has no sums of neighbours.
-// Sums of columns of few channels are not long enough for tiles.
 std::optional<Factors> choose_factors(const KernelFamily& family, DType x, const Tensor& weights, bool depthwise,
-                                      bool in_columns, std::string& why) {
+                                      bool suits_tiles, std::string& why) {
   const bool fits_i8 = all_within(weights, -128, 127), fits_u8 = all_within(weights, 0, 255);
   if (depthwise && all_within(weights, INT16_MIN, INT16_MAX)) return Factors{x, 1};
   if (!fits_i8 && !fits_u8) why = "its weights, less their zero point, do not fit 8 bits";
   const DType w = fits_i8 ? DType::kI8 : DType::kU8, other = x == DType::kU8 ? DType::kI8 : DType::kU8;
   if (!why.empty()) return std::nullopt;
-  if (!in_columns && family.multiplies_in_tiles(x, w)) return Factors{x, 1};
+  const bool in_tiles = family.multiplies_in_tiles(x, w);
+  if (suits_tiles && in_tiles) return Factors{x, 1};
   std::optional<Factors> best;
   for (const DType bytes : {x, other})
-    if (const auto products = family.narrow_products(bytes, w); products && (!best || best->depth < products->depth))
-      best = Factors{bytes, products->depth};
+    if (const auto products = family.narrow_products(bytes, w);
+        products && products->in_vectors && (!best || best->depth < products->vector_depth))
+      best = Factors{bytes, products->vector_depth};
+  if (!best && in_tiles) return Factors{x, 1};
   if (best) return best;
   why = fmt::format("the machine has no products of {} and {}", dtype_name(x), dtype_name(w));
   return std::nullopt;
@@ -110,6 +113,19 @@ bool groups_columns(const Node& node, const Tensor& weights, const KernelFamily&
   const Ints& w = weights.dims();
   return w.size() == 4 && node.attrs.get_int("groups") == 1 && w[1] < family.least_summed_channels() && w[3] > 1 &&
          all_of_list(node, "dilations", 1);
+}
+
+// Whether tiles are filled: sums of columns of few channels are not long enough.
+bool fills_tiles(const Graph& graph, const Node& node, const Tensor& weights, const KernelFamily& family) {
+  constexpr int64_t kColumns = 32, kRows = 16;  // schedule/rules/matrix_tile.cpp takes no fewer
+  const bool conv = is_op(&node, "conv");
+  const bool rows_are_outputs = conv || node.attrs.get_or<bool>("transpose_b", false);
+  const int64_t outputs = weights.dims()[rows_are_outputs ? 0 : 1];
+  int64_t rows = 1;
+  const Shape& result = graph.type(node.outputs[0]).shape;
+  for (size_t d = 0; d < result.size(); ++d)
+    if (d != (conv ? 1 : result.size() - 1)) rows *= typical_size(result[d]);
+  return outputs >= kColumns && rows >= kRows && !(conv && groups_columns(node, weights, family));
 }
 
 class Mover {
@@ -189,10 +205,10 @@ class Mover {
     const bool conv = is_op(&node, "conv"), transposed = !conv && node.attrs.get_or<bool>("transpose_b", false);
     const DType own = graph_.type(shifted.bytes).dtype;
     const bool depthwise = conv && node.attrs.get_int("groups") != 1 && weights.dims()[1] == 1;
-    const bool few_channels = conv && groups_columns(node, weights, ctx_.family);
-    const auto factors = choose_factors(ctx_.family, own, weights, depthwise, few_channels, why);
+    const auto factors =
+        choose_factors(ctx_.family, own, weights, depthwise, fills_tiles(graph_, node, weights, ctx_.family), why);
     if (!factors) return -1;
-    const bool in_columns = few_channels && factors->depth > 1;
+    const bool in_columns = conv && factors->depth > 1 && groups_columns(node, weights, ctx_.family);
     const size_t summed = conv ? 3 : transposed ? 1 : 0;  // the dimension of the weights that is filled up
     const bool fills_up = (in_columns || (!conv && factors->depth > 1)) && weights.dims()[summed] % factors->depth != 0;
     const bool changes_type = factors->bytes != own;
