@@ -21,6 +21,8 @@ uint32_t kind_number(CollectiveKind kind) {
     case CollectiveKind::kAllGather: return TSR_ALL_GATHER;
     case CollectiveKind::kReduceScatter: return TSR_REDUCE_SCATTER;
     case CollectiveKind::kAllToAll: return TSR_ALL_TO_ALL;
+    case CollectiveKind::kSend: return TSR_SEND;
+    case CollectiveKind::kReceive: return TSR_RECEIVE;
   }
   throw InternalError("a collective of no kind");
 }
@@ -101,6 +103,7 @@ DeviceImage generate_collectives(const Program& program, int32_t device, const T
   std::memcpy(head.magic, TSR_COLLECTIVE_MAGIC, sizeof(TSR_COLLECTIVE_MAGIC));
   head.num_operations = static_cast<uint32_t>(kernels.size());
   std::vector<tsr_collective_row> rows;
+  bool sends_messages = false;
   Image image(sizeof(head) + kernels.size() * sizeof(tsr_collective_row));
   for (const size_t k : kernels) {
     const Kernel& kernel = program.kernels[k];
@@ -109,7 +112,8 @@ DeviceImage generate_collectives(const Program& program, int32_t device, const T
     const auto ranks = static_cast<uint32_t>(collective->mesh.ranks());
     check(head.num_ranks == 0 || head.num_ranks == ranks, "collectives over several meshes");
     head.num_ranks = ranks;
-    const BufferPtr& operand = kernel.program.params[0];
+    const bool receives = collective->kind == CollectiveKind::kReceive;
+    const BufferPtr& operand = receives ? kernel.program.params.back() : kernel.program.params[0];
     int64_t count = 1;
     for (const Expr& extent : operand->shape) count *= *as_int(extent);
     const std::vector<uint32_t> groups = groups_of(*collective);
@@ -122,13 +126,19 @@ DeviceImage generate_collectives(const Program& program, int32_t device, const T
     row.group_size = static_cast<uint32_t>(collective->group_size());
     row.count = static_cast<uint64_t>(count);
     row.bytes = static_cast<uint64_t>(dtype_bytes(operand->dtype, count));
+    if (collective->is_message()) {
+      row.peer = static_cast<uint32_t>(collective->peer);
+      row.message = static_cast<uint32_t>(collective->message);
+      sends_messages = true;
+    }
     row.groups = image.put(groups.data(), groups.size() * sizeof(uint32_t));
     rows.push_back(row);
   }
   head.size = image.bytes().size();
   std::memcpy(image.bytes().data() + sizeof(head), rows.data(), rows.size() * sizeof(tsr_collective_row));
   std::memcpy(image.bytes().data(), &head, sizeof(head));
-  head.digest = digest_of(what_ranks_do(program, kernels));
+  // Ranks that send each other messages are stages of a pipeline: each has steps of its own.
+  head.digest = sends_messages ? 0 : digest_of(what_ranks_do(program, kernels));
   std::memcpy(image.bytes().data(), &head, sizeof(head));
   return {std::move(image.bytes()), 0};
 }

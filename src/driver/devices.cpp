@@ -69,6 +69,8 @@ const std::array kBackEnds = {
     DeviceBackEnd{"hip", "A GPU of AMD's: its kernels' text alone (--emit hip)", nullptr, &kGpuLimits, &hip_cpp()},
     DeviceBackEnd{"mpi", "A communicator: collectives between processes, by MPI", generate_collectives, nullptr,
                   nullptr, true},
+    DeviceBackEnd{"gloo", "A communicator between processes that torchrun has started, by gloo", generate_collectives,
+                  nullptr, nullptr, true},
     DeviceBackEnd{"loopback", "A communicator between sessions of one process, for tests", generate_collectives,
                   nullptr, nullptr, true},
 };
@@ -108,7 +110,7 @@ Placement parse_place(const std::string& text) {
 // Whether the kernel cannot be computed by one rank alone.
 bool joins_ranks(const Kernel& kernel) {
   const std::optional<Collective> collective = collective_of(kernel);
-  return collective && collective->group_size() > 1;
+  return collective && (collective->is_message() || collective->group_size() > 1);
 }
 
 bool has_open_sizes(const Kernel& kernel) {
@@ -221,7 +223,8 @@ void place_calls(Program& program, const CompileOptions& options, Remarks* remar
     const auto [known, is_new] = numbers.try_emplace(device, static_cast<int32_t>(devices.size()) + 1);
     std::string name = device;
     std::erase(name, ':');
-    if (is_new) devices.push_back({name, kind});
+    const DeviceBackEnd* back_end = find_back_end(kind);
+    if (is_new) devices.push_back({name, kind, 0, 0, back_end && back_end->is_communicator});
     return known->second;
   };
   for (const std::string& text : places_of(options)) {
@@ -259,7 +262,12 @@ void place_calls(Program& program, const CompileOptions& options, Remarks* remar
   for (const KernelCall& call : program.calls) any = device_of(call) > 0 || any;
   remarks = nullptr;
   if (any) {
-    overlap_calls(program, device_of);
+    // Stages of a pipeline stand in the order of their schedule, and so does what is gathered when it is read.
+    const bool stays = std::any_of(program.kernels.begin(), program.kernels.end(), [](const Kernel& kernel) {
+      const std::optional<Collective> collective = collective_of(kernel);
+      return collective && collective->stays();
+    });
+    if (!stays) overlap_calls(program, device_of);
     std::set<std::string> direct;
     for (const DeviceBackEnd& back_end : kBackEnds)
       if (back_end.has_several) direct.emplace(back_end.kind);

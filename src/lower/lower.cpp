@@ -302,6 +302,11 @@ class GraphLowering {
     std::replace(collective.name.begin(), collective.name.end(), '\n', ' ');
     if (const auto combiner = find_collective_combiner(node.attrs.get_or<std::string>("kind", "none")))
       collective.combiner = *combiner;
+    collective.turn = node.attrs.get_or<int64_t>("turn", 0);
+    if (collective.is_message()) {
+      collective.peer = node.attrs.get<int64_t>("peer");
+      collective.message = node.attrs.get<int64_t>("message");
+    }
     check(parse_mesh(mesh, collective.mesh).empty() &&
               parse_mesh_axes(node.attrs.get<std::string>("axes"), collective.mesh, collective.axes).empty(),
           "a collective without a mesh: " + node.loc);

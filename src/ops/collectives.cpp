@@ -1,8 +1,14 @@
-// all_reduce, all_gather, reduce_scatter, all_to_all: what the ranks of a mesh do together (types/collective.h).
+// all_reduce, all_gather, reduce_scatter, all_to_all, send, receive: what the ranks of a mesh do together
+// (types/collective.h).
 //
 // A node of theirs means, of one rank, what this rank gets where all have the same operand. That is what these
 // functions compute: right for constants, which all ranks have alike, and for a group of one. Ranks whose operands
-// differ are the business of whoever runs several of them (interp/ranks.h, runtime/comm).
+// differ are the business of whoever runs several of them (interp/ranks.h, runtime/comm). Of a message, one rank alone
+// says nothing: what is received are zeros then.
+//
+// Messages have an operand `after`, of no elements, that orders them: a send gives one, so that it counts as needed
+// where a graph's output, at the end of such a chain, is.
+#include <algorithm>
 #include <utility>
 
 #include "graph/adjoint.h"
@@ -14,6 +20,8 @@
 
 namespace tessera::inline ops {
 namespace {
+
+constexpr int64_t kMostMessages = (1 << 15) - 1;  // what every MPI takes as a tag
 
 struct Group {
   int64_t ranks = 1;
@@ -34,6 +42,8 @@ Group group_of(const OpContext& ctx) {
     require_word(ctx, "kind", kind, {"sum", "prod", "min", "max"});
     group.combiner = *find_collective_combiner(kind);
   }
+  if (const int64_t turn = ctx.attrs.get_or<int64_t>("turn", 0); turn < 0)
+    ctx.fail("TSR-2037", "turn = " + std::to_string(turn), "0 or more");
   return group;
 }
 
@@ -142,7 +152,22 @@ LoopProgram loops(const OpContext& ctx) {
 std::vector<AttrDef> attributes(bool combines) {
   std::vector<AttrDef> attrs = {{"mesh", AttrKind::kString, true, "all ranks, \"data=2,model=4\""},
                                 {"axes", AttrKind::kString, true, "along which a group lies: \"data\""}};
+  attrs.push_back({"turn", AttrKind::kInt, false,
+                   "not 0: the collective stays in its place, and differs from those of other turns"});
   if (combines) attrs.push_back({"kind", AttrKind::kString, true, "sum, prod, min or max"});
+  return attrs;
+}
+
+std::vector<AttrDef> message_attributes() {
+  std::vector<AttrDef> attrs = attributes(false);
+  attrs.push_back({"peer", AttrKind::kInt, true, "the other rank"});
+  attrs.push_back({"message", AttrKind::kInt, true, "a number that no other message between the two has"});
+  return attrs;
+}
+std::vector<AttrDef> receive_attributes() {
+  std::vector<AttrDef> attrs = message_attributes();
+  attrs.push_back({"shape", AttrKind::kSizes, true, "of what is received"});
+  attrs.push_back({"dtype", AttrKind::kDType, true, "of its elements"});
   return attrs;
 }
 
@@ -181,6 +206,54 @@ std::vector<ValueId> reduce_scatter_gradient(Adjoint& a) {
 
 // Part i of rank j is part j of rank i: done twice, nothing has moved.
 std::vector<ValueId> all_to_all_gradient(Adjoint& a) { return {a.op("all_to_all", {a.gradient()}, a.attrs())}; }
+
+// ---- messages ----
+
+void check_message(const OpContext& ctx, size_t after) {
+  const Group group = group_of(ctx);
+  if (const int64_t peer = ctx.attrs.get_int("peer"); peer < 0 || peer >= group.ranks)
+    ctx.fail("TSR-2037", "peer = " + std::to_string(peer), "a rank of the mesh");
+  if (const int64_t message = ctx.attrs.get_int("message"); message < 0 || message > kMostMessages)
+    ctx.fail("TSR-2037", "message = " + std::to_string(message), "a number from 0 to " + std::to_string(kMostMessages));
+  const Shape& order = ctx.inputs[after].shape;
+  if (std::none_of(order.begin(), order.end(), [](const Expr& extent) { return as_int(extent) == 0; }))
+    ctx.fail("TSR-2024", describe_operand(ctx, after), "an operand without elements, which orders messages");
+}
+
+TensorType order_type() { return {DType::kU8, make_shape({0}), {}}; }
+
+std::vector<TensorType> infer_send(const OpContext& ctx) {
+  check_message(ctx, 1);
+  require_dtype(ctx, 0, is_movable, kMovableTypes);
+  return {order_type()};
+}
+std::vector<TensorType> infer_receive(const OpContext& ctx) {
+  check_message(ctx, 0);
+  const Shape shape = require_sizes(ctx, "shape", ctx.attrs.get_sizes("shape").size(), 0, kMaxExtent);
+  const DType dtype = ctx.attrs.get<DType>("dtype");
+  if (!is_movable(dtype)) ctx.fail("TSR-2020", "dtype = " + std::string(dtype_name(dtype)), kMovableTypes);
+  return {TensorType{dtype, shape, {}}};
+}
+
+Tensor evaluate_send(const OpContext&, const std::vector<const Tensor*>&) { return Tensor(DType::kU8, {0}); }
+LoopProgram send_loops(const OpContext& ctx) {
+  LoopProgram program = start_loops(ctx, DType::kU8, 0);
+  program.body = seq({});
+  return program;
+}
+Tensor evaluate_receive(const OpContext& ctx, const std::vector<const Tensor*>&) {
+  const TensorType type = infer_receive(ctx)[0];
+  return Tensor(type.dtype, *static_dims(type.shape));
+}
+LoopProgram receive_loops(const OpContext& ctx) {
+  const TensorType type = infer_receive(ctx)[0];
+  const int64_t n = extent_of(ctx, type.shape, 0, type.shape.size());
+  LoopProgram program = start_loops(ctx, type.dtype, n);
+  const BufferPtr& out = program.params[1];
+  program.body =
+      n == 0 ? seq({}) : serial_loop("i", n, [&](const Var& i) { return store(out, {i}, const_of(type.dtype, 0)); });
+  return program;
+}
 
 }  // namespace
 
@@ -259,6 +332,48 @@ graph @main(%x: f32[4]) -> (%y: f32[4]) {
   %y = all_to_all(%x) {axes = "data", mesh = "data=2"} : f32[4]
 }
 run x = 1 2 3 4 -> y = 1 2 1 2
+)",
+  };
+  return op;
+}
+
+const OpDef& send_op() {
+  static const OpDef op{
+      .name = "send",
+      .doc = "Gives a tensor to another rank; messages stand in order behind what has no elements.",
+      .kind = OpKind::kProcedure,
+      .min_inputs = 2,
+      .max_inputs = 2,
+      .attrs = message_attributes(),
+      .infer = infer_send,
+      .evaluate = evaluate_send,
+      .loops = send_loops,
+      .gradient = no_gradient("it gives values to another rank"),
+      .example = R"(
+graph @main(%x: f32[2], %after: u8[0]) -> (%y: u8[0]) {
+  %y = send(%x, %after) {axes = "stage", mesh = "stage=2", message = 3, peer = 1} : u8[0]
+}
+run x = 1 2 after = -> y =
+)",
+  };
+  return op;
+}
+
+const OpDef& receive_op() {
+  static const OpDef op{
+      .name = "receive",
+      .doc = "Gets a tensor of another rank; messages stand in order behind what has no elements.",
+      .kind = OpKind::kProcedure,
+      .attrs = receive_attributes(),
+      .infer = infer_receive,
+      .evaluate = evaluate_receive,
+      .loops = receive_loops,
+      .gradient = no_gradient("another rank has computed it"),
+      .example = R"(
+graph @main(%after: u8[0]) -> (%y: f32[2]) {
+  %y = receive(%after) {axes = "stage", dtype = f32, mesh = "stage=2", message = 3, peer = 0, shape = [2]} : f32[2]
+}
+run after = -> y = 0 0
 )",
   };
   return op;

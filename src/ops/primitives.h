@@ -44,6 +44,7 @@ const OpDef& matmul_op();                // matmul.cpp
 const OpDef& order_op();                 // order.cpp
 const OpDef& pad_op();                   // pad.cpp
 const OpDef& random_bits_op();           // random_bits.cpp
+const OpDef& receive_op();               // collectives.cpp
 const OpDef& reduce_op();                // reduce.cpp
 const OpDef& reduce_window_op();         // reduce_window.cpp
 const OpDef& reduce_scatter_op();        // collectives.cpp
@@ -57,6 +58,7 @@ const OpDef& scatter_op();               // scatter.cpp
 const OpDef& select_op();                // select.cpp
 const OpDef& sizes_op();                 // sizes.cpp
 const OpDef& slice_op();                 // slice.cpp
+const OpDef& send_op();                  // collectives.cpp
 const OpDef& suppress_op();              // suppress.cpp
 const OpDef& transpose_op();             // transpose.cpp
 
@@ -92,6 +94,7 @@ inline constexpr const OpDef& (*kPrimitives[])() = {
     order_op,
     pad_op,
     random_bits_op,
+    receive_op,
     reduce_op,
     reduce_window_op,
     reduce_scatter_op,
@@ -103,6 +106,7 @@ inline constexpr const OpDef& (*kPrimitives[])() = {
     resize_op,
     scatter_op,
     select_op,
+    send_op,
     sizes_op,
     slice_op,
     suppress_op,

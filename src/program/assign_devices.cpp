@@ -49,7 +49,7 @@ class Assigner {
       if (!is_new && known->second != by) known->second = kShared;
     };
     for (size_t c = 0; c < program_.calls.size(); ++c)
-      for (const BufferId id : program_.calls[c].args) uses(id, device_of_call_[c]);
+      for (const BufferId id : program_.calls[c].args) uses(id, memory_of_device(program_, device_of_call_[c]));
     for_each_step(program_.steps,
                   [&](const ProgramStep& step) { for_each_step_buffer(step, [&](BufferId id) { uses(id, 0); }); });
     for (const ProgramState& state : program_.states)
@@ -90,27 +90,42 @@ class Assigner {
 
   void call(size_t number, StepBlock& result, std::vector<Pending>& pending) {
     KernelCall moved = old_calls_[number];
-    const int32_t device = device_of_call_[number];
+    const int32_t device = device_of_call_[number], memory = memory_of_device(program_, device);
     const auto outputs = static_cast<size_t>(kernel_of(moved).program.num_outputs);
     const size_t first_output = moved.args.size() - outputs;
     std::set<BufferId> reads, writes;
     for (size_t i = 0; i < moved.args.size(); ++i) {
-      if (at(moved.args[i]).device == device && device != 0) continue;
+      if (at(moved.args[i]).device == memory && memory != 0) continue;
       (i < first_output ? reads : writes).insert(storage_buffer(program_, moved.args[i]));
     }
     for (size_t p = 0; p < pending.size();) {
       const bool touched =
           pending[p].device != device &&
           (meet(pending[p].writes, reads) || meet(pending[p].writes, writes) || meet(pending[p].reads, writes));
-      if (touched) wait(result, pending, p);
-      else ++p;
+      if (!touched) {
+        ++p;
+        continue;
+      }
+      const int32_t busy = pending[p].device, token = pending[p].token;
+      // What a queue that works in the host's memory was given before is done then, too: its buffers are free again.
+      if (memory_of_device(program_, busy) == 0) {
+        for (size_t e = 0; e < pending.size();) {
+          if (pending[e].device == busy && pending[e].token <= token) wait(result, pending, e);
+          else ++e;
+        }
+        p = 0;
+      } else {
+        wait(result, pending, p);
+      }
     }
     if (device == 0) {
       add_call(program_, result, std::move(moved));
       for (const BufferId written : writes) forget(written, -1);
       return;
     }
-    const bool goes_on = !result.empty() && result.back().kind == StepKind::kStart && result.back().device == device;
+    // What works in the host's memory is waited for one by one: there are no copies to share.
+    const bool goes_on =
+        memory != 0 && !result.empty() && result.back().kind == StepKind::kStart && result.back().device == device;
     if (!goes_on) {
       ProgramStep start;
       start.kind = StepKind::kStart;
@@ -122,6 +137,14 @@ class Assigner {
     }
     StepBlock& queue = result.back().blocks[0];
     Pending& own = pending.back();
+    if (memory == 0) {
+      moved.kernel = kernel_on(moved.kernel, device);
+      add_call(program_, queue, std::move(moved));
+      own.reads.insert(reads.begin(), reads.end());
+      own.writes.insert(writes.begin(), writes.end());
+      for (const BufferId written : writes) forget(written, -1);
+      return;
+    }
     std::vector<std::pair<BufferId, BufferId>> written;  // there, here
     for (size_t i = 0; i < moved.args.size(); ++i) {
       const BufferId here = moved.args[i];

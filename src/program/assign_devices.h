@@ -6,6 +6,9 @@
 // start reads or writes, at the end of a block of steps at the latest, so that host and device work at the same time
 // where they can.
 //
+// What works in the host's memory (ProgramDevice::in_host_memory) has no buffers and no copies; each of its calls is a
+// start of its own.
+//
 // Devices of a kind in `direct` read each other's memory: what one has computed, or still has, another one copies from
 // there, and what the host does not read is not copied back to it.
 //

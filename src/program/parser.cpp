@@ -122,6 +122,10 @@ class Parser {
       if (known.name == device.name)
         start.fail("TSR-3203", fmt::format("device {} is declared twice", symbol_text(device.name)));
     device.kind = reader_.quoted("a back end");
+    if (reader_.accept("in")) {
+      reader_.expect("host");
+      device.in_host_memory = true;
+    }
     device.arena_bytes = size("arena");
     device.weight_bytes = size("weights");
     program_.devices.push_back(std::move(device));

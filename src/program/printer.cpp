@@ -78,8 +78,8 @@ std::string print(const Program& program, const PrintOptions& options) {
   out += fmt::format("  plan arena {} weights {} scratch {}\n", program.arena_bytes, program.weight_bytes,
                      program.scratch_bytes);
   for (const ProgramDevice& device : program.devices)
-    out += fmt::format("  device {} {} arena {} weights {}\n", symbol_text(device.name), quoted_text(device.kind),
-                       device.arena_bytes, device.weight_bytes);
+    out += fmt::format("  device {} {}{} arena {} weights {}\n", symbol_text(device.name), quoted_text(device.kind),
+                       device.in_host_memory ? " in host" : "", device.arena_bytes, device.weight_bytes);
   const auto on = [&](int32_t device) {
     return device == 0 ? std::string() : " on " + symbol_text(program.devices[static_cast<size_t>(device - 1)].name);
   };

@@ -23,12 +23,13 @@
 // give them, from the first byte of their memory on.
 //
 // Devices: device 0 is the host; each other one has memory of its own, which only its kernels and copies touch, and a
-// queue, which does what it is given in order. A kernel runs on its device, and all its buffers lie there. A *start*
-// gives its block, calls and copies, to the queue of its device and ends at once. A *copy* writes the contents of one
-// buffer to another one of the same type; one lies on the device of the start around it, the other on the host, or, to
-// be read, on a device of the same kind. A *wait* ends when its start's block is done; it stands behind the start, in
-// the same block. From a start to its wait, buffers elsewhere that it writes are not touched, and those that it reads
-// are not written, but by later starts of the same device. Branches, loops and binds read buffers of the host.
+// queue, which does what it is given in order. A kernel runs on its device, and all its buffers lie there; some devices
+// (communicators) work in the host's memory and have none of their own: buffers of their kernels are the host's. A
+// *start* gives its block, calls and copies, to the queue of its device and ends at once. A *copy* writes the contents
+// of one buffer to another one of the same type; one lies on the device of the start around it, the other on the host,
+// or, to be read, on a device of the same kind. A *wait* ends when its start's block is done; it stands behind the
+// start, in the same block. From a start to its wait, buffers elsewhere that it writes are not touched, and those that
+// it reads are not written, but by later starts of the same device. Branches, loops and binds read buffers of the host.
 //
 // A step that fails ends the run: what the outputs hold is unspecified then.
 //
@@ -155,6 +156,7 @@ struct ProgramDevice {
   std::string name;  // of its own
   std::string kind;  // the back end whose code it runs: "null"
   int64_t arena_bytes = 0, weight_bytes = 0;
+  bool in_host_memory = false;  // it has no memory of its own
 
   bool operator==(const ProgramDevice&) const = default;
 };

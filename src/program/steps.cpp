@@ -136,6 +136,10 @@ void remove_calls(Program& program, const std::set<size_t>& gone) {
   }
 }
 
+int32_t memory_of_device(const Program& program, int32_t device) {
+  return device > 0 && program.devices[static_cast<size_t>(device) - 1].in_host_memory ? 0 : device;
+}
+
 std::vector<int32_t> operation_numbers(const Program& program) {
   std::vector<int32_t> numbers;
   int32_t next = 0;

@@ -53,6 +53,8 @@ void insert_calls_first(Program& program, std::vector<KernelCall> calls);
 // Removes the calls of these numbers; steps and pieces name the others.
 void remove_calls(Program& program, const std::set<size_t>& gone);
 
+// The device whose memory the buffers of a device's kernels lie in: itself, or the host.
+int32_t memory_of_device(const Program& program, int32_t device);
 // By kernel: its number among those of devices beside the host, in order; -1 of the host's.
 std::vector<int32_t> operation_numbers(const Program& program);
 // How many tokens the starts of a device need: one more than the largest.
@@ -91,22 +93,21 @@ Timeline timeline_of(const Program& program);
 
 enum class AccessKind : uint8_t { kRead, kWrite };
 // Calls `visit(buffer, moment, loop, kind)` with every access, in order: those of calls, and those of branches and
-// loops. What the copies of a start touch on the host is touched by its wait again. `loop` is the innermost loop in
-// each of whose iterations it happens. What one is carried to is read where its loop begins and written where it ends.
+// loops. What the block of a start touches in the host's memory is touched by its wait again. `loop` is the innermost
+// loop in each of whose iterations it happens. What one is carried to is read where its loop begins and written where
+// it ends.
 template <typename Visit>
 void for_each_access(const Program& program, const Timeline& time, const Visit& visit) {
+  const auto visit_call = [&](const KernelCall& call, int32_t at, int32_t loop) {
+    const auto outputs = static_cast<size_t>(program.kernels[static_cast<size_t>(call.kernel)].program.num_outputs);
+    for (size_t i = 0; i < call.args.size(); ++i)
+      visit(call.args[i], at, loop, i + outputs >= call.args.size() ? AccessKind::kWrite : AccessKind::kRead);
+  };
   for (size_t m = 0; m < time.moments.size(); ++m) {
     const Moment& moment = time.moments[m];
     const auto at = static_cast<int32_t>(m);
     switch (moment.kind) {
-      case Moment::kCall: {
-        const KernelCall& call = program.calls[moment.call];
-        const auto outputs = static_cast<size_t>(program.kernels[static_cast<size_t>(call.kernel)].program.num_outputs);
-        for (size_t i = 0; i < call.args.size(); ++i)
-          visit(call.args[i], at, moment.loop,
-                i + outputs >= call.args.size() ? AccessKind::kWrite : AccessKind::kRead);
-        break;
-      }
+      case Moment::kCall: visit_call(program.calls[moment.call], at, moment.loop); break;
       case Moment::kBranch: visit(moment.step->condition, at, moment.loop, AccessKind::kRead); break;
       case Moment::kBind: visit(moment.step->count_buffer, at, moment.loop, AccessKind::kRead); break;
       case Moment::kCopy:
@@ -115,6 +116,9 @@ void for_each_access(const Program& program, const Timeline& time, const Visit& 
         break;
       case Moment::kWait:
         for (const ProgramStep& copy : moment.step->blocks.at(0)) {
+          if (copy.kind == StepKind::kCalls && memory_of_device(program, moment.step->device) == 0)
+            for (size_t c = copy.first_call; c < copy.first_call + copy.num_calls; ++c)
+              visit_call(program.calls[c], at, moment.loop);
           if (copy.kind != StepKind::kCopy) continue;
           const bool reads = program.buffers[static_cast<size_t>(copy.from)].device != moment.step->device;
           visit(reads ? copy.from : copy.to, at, moment.loop, reads ? AccessKind::kRead : AccessKind::kWrite);

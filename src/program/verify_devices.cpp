@@ -30,7 +30,7 @@ class DeviceVerifier {
     for (const KernelCall& call : program_.calls) {
       const Kernel& kernel = program_.kernels[static_cast<size_t>(call.kernel)];
       for (const BufferId id : call.args)
-        if (at(id).device != kernel.device)
+        if (known(kernel.device) && at(id).device != memory_of_device(program_, kernel.device))
           report_("call of " + kernel.program.name, fmt::format("it runs on {}, and {} lies on {}", name(kernel.device),
                                                                 at(id).name, name(at(id).device)));
     }

@@ -2,11 +2,13 @@
 
 #include <algorithm>
 #include <array>
+#include <charconv>
 
 namespace tessera::inline types {
 namespace {
 
-constexpr std::array<std::string_view, 4> kKinds = {"all_reduce", "all_gather", "reduce_scatter", "all_to_all"};
+constexpr std::array<std::string_view, 6> kKinds = {"all_reduce", "all_gather", "reduce_scatter",
+                                                    "all_to_all", "send",       "receive"};
 constexpr std::array<std::string_view, 5> kCombiners = {"none", "sum", "prod", "min", "max"};
 
 template <typename Enum, size_t n>
@@ -22,6 +24,14 @@ std::string_view next_word(std::string_view& text) {
   const std::string_view word = text.substr(0, end);
   text.remove_prefix(std::min(end + 1, text.size()));
   return word;
+}
+
+// The next word as a number; -1 where it is none.
+int64_t next_number(std::string_view& text) {
+  const std::string_view word = next_word(text);
+  int64_t number = -1;
+  const auto [end, error] = std::from_chars(word.data(), word.data() + word.size(), number);
+  return error == std::errc() && end == word.data() + word.size() ? number : -1;
 }
 
 }  // namespace
@@ -41,7 +51,9 @@ std::string Collective::to_string() const {
   std::string along;
   for (const std::string& axis : axes) along += (along.empty() ? "" : ",") + axis;
   return "collective " + std::string(collective_kind_name(kind)) + " " +
-         std::string(collective_combiner_name(combiner)) + " over " + along + " of " + mesh.to_string() + " as " + name;
+         std::string(collective_combiner_name(combiner)) + " over " + along + " of " + mesh.to_string() +
+         (is_message() ? " with " + std::to_string(peer) + " message " + std::to_string(message) : "") +
+         (turn != 0 ? " in turn " + std::to_string(turn) : "") + " as " + name;
 }
 
 std::optional<Collective> Collective::parse(std::string_view text) {
@@ -51,10 +63,21 @@ std::optional<Collective> Collective::parse(std::string_view text) {
   const auto combiner = find_collective_combiner(next_word(text));
   if (!kind || !combiner || next_word(text) != "over") return std::nullopt;
   const std::string_view axes = next_word(text);
-  if (next_word(text) != "of" || !parse_mesh(next_word(text), result.mesh).empty() || next_word(text) != "as" ||
+  if (next_word(text) != "of" || !parse_mesh(next_word(text), result.mesh).empty() ||
       !parse_mesh_axes(axes, result.mesh, result.axes).empty())
     return std::nullopt;
   result.kind = *kind;
+  if (result.is_message()) {
+    if (next_word(text) != "with" || (result.peer = next_number(text)) < 0 || next_word(text) != "message" ||
+        (result.message = next_number(text)) < 0 || result.peer >= result.mesh.ranks())
+      return std::nullopt;
+  }
+  std::string_view word = next_word(text);
+  if (word == "in") {
+    if (next_word(text) != "turn" || (result.turn = next_number(text)) < 1) return std::nullopt;
+    word = next_word(text);
+  }
+  if (word != "as") return std::nullopt;
   result.combiner = *combiner;
   result.name = text;
   return result;

@@ -74,7 +74,18 @@ class Merger {
     return graph_.type(graph_.node(*group.results.begin()).outputs[0]);
   }
 
+  // Of ranks some of whose collectives stay in their places (messages of a pipeline, parameters that are gathered when
+  // they are read): how many are before a node. What is computed in between does not wait for a later one.
+  void find_slots() {
+    int slot = 0;
+    for (const Node& node : graph_.nodes()) {
+      slots_.push_back(slot);
+      slot += node.op->name == "send" || node.op->name == "receive" || node.attrs.get_or<int64_t>("turn", 0) != 0;
+    }
+  }
+
   void find_candidates() {
+    find_slots();
     groups_.resize(static_cast<size_t>(plan_.num_groups));
     into_.assign(groups_.size(), -1);
     for (size_t i = 0; i < graph_.nodes().size(); ++i)
@@ -162,6 +173,7 @@ class Merger {
     Candidate& first = groups_[static_cast<size_t>(a)];
     Candidate& second = groups_[static_cast<size_t>(b)];
     if (!first.may_merge || !second.may_merge || !fit(first, second, shared)) return;
+    if (slots_[static_cast<size_t>(first.members.back())] != slots_[static_cast<size_t>(second.members.back())]) return;
     if (reaches(a, b) || reaches(b, a)) return;
     std::set<ValueId> all = operands(first), more = operands(second);
     all.insert(more.begin(), more.end());
@@ -331,6 +343,7 @@ class Merger {
   Remarks* remarks_;
   const std::vector<std::vector<NodeId>> users_;
   const std::vector<bool> is_output_;
+  std::vector<int> slots_;  // by node
   std::vector<Candidate> groups_;
   std::vector<int> into_;  // the group that a group has become part of, or -1
 };

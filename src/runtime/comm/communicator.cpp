@@ -1,10 +1,12 @@
 #include "runtime/comm/communicator.h"
 
 #include <pthread.h>
+#include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
+#include <initializer_list>
 #include <new>
 
 #include "runtime/core/dtypes.h"
@@ -16,8 +18,40 @@ const char* collective_name(const CollectiveOperation* operation) {
     case TSR_ALL_REDUCE: return "all_reduce";
     case TSR_ALL_GATHER: return "all_gather";
     case TSR_REDUCE_SCATTER: return "reduce_scatter";
-    default: return "all_to_all";
+    case TSR_ALL_TO_ALL: return "all_to_all";
+    case TSR_SEND: return "send";
+    default: return "receive";
   }
+}
+
+bool is_message(const CollectiveOperation* operation) {
+  return operation->row->kind == TSR_SEND || operation->row->kind == TSR_RECEIVE;
+}
+
+const uint32_t* own_group(const CollectiveOperation& operation, uint32_t rank) {
+  uint32_t place = 0;
+  while (operation.groups[place] != rank) ++place;
+  return operation.groups + place / operation.row->group_size * operation.row->group_size;
+}
+
+int compare_groups(const CollectiveOperation& a, const CollectiveOperation& b, uint32_t rank) {
+  if (a.row->group_size != b.row->group_size) return a.row->group_size < b.row->group_size ? -1 : 1;
+  const uint32_t *of_a = own_group(a, rank), *of_b = own_group(b, rank);
+  for (uint32_t i = 0; i < a.row->group_size; ++i)
+    if (of_a[i] != of_b[i]) return of_a[i] < of_b[i] ? -1 : 1;
+  return 0;
+}
+
+uint64_t digest_of_group(const CollectiveOperation& of, uint32_t rank) {
+  uint64_t hash = 0xcbf29ce484222325u;  // FNV-1a
+  for (uint32_t i = 0; i < of.image->head->num_operations; ++i) {
+    const CollectiveOperation& operation = of.image->operations[i];
+    if (is_message(&operation) || compare_groups(operation, of, rank) != 0) continue;
+    const tsr_collective_row& row = *operation.row;
+    for (const uint64_t number : {uint64_t{row.kind}, uint64_t{row.combiner}, uint64_t{row.dtype}, row.count})
+      hash = (hash ^ number) * 0x100000001b3u;
+  }
+  return hash;
 }
 
 uint64_t result_bytes(const CollectiveOperation* operation) {
@@ -37,6 +71,16 @@ double seconds_now() {
   timespec now;
   clock_gettime(CLOCK_MONOTONIC, &now);
   return static_cast<double>(now.tv_sec) + static_cast<double>(now.tv_nsec) * 1e-9;
+}
+
+void pause_a_little(double waited) {
+  if (waited < 20e-6) return;
+  if (waited < 200e-6) {
+    sched_yield();
+    return;
+  }
+  const timespec time = {0, waited < 0.01 ? 20000 : 200000};
+  nanosleep(&time, nullptr);
 }
 
 namespace communicator {
@@ -72,8 +116,8 @@ bool fits(const tsr_collective_header* head, const tsr_collective_row& row) {
   const int32_t bits = module_dtype_bits(row.dtype);
   const bool combines = row.kind == TSR_ALL_REDUCE || row.kind == TSR_REDUCE_SCATTER;
   const bool parts = row.kind == TSR_REDUCE_SCATTER || row.kind == TSR_ALL_TO_ALL;
-  return text_at(head, row.entry) && text_at(head, row.name) && row.kind >= TSR_ALL_REDUCE &&
-         row.kind <= TSR_ALL_TO_ALL && (row.combiner >= TSR_COMBINE_SUM) == combines &&
+  return text_at(head, row.entry) && text_at(head, row.name) && row.kind >= TSR_ALL_REDUCE && row.kind <= TSR_RECEIVE &&
+         row.peer < head->num_ranks && (row.combiner >= TSR_COMBINE_SUM) == combines &&
          row.combiner <= TSR_COMBINE_MAX && bits > 0 && row.count < (uint64_t{1} << 40) &&
          row.bytes == (row.count * static_cast<uint64_t>(bits) + 7) / 8 && row.group_size > 0 &&
          head->num_ranks % row.group_size == 0 && (!parts || row.bytes % row.group_size == 0) && row.groups % 4 == 0 &&
@@ -104,14 +148,28 @@ struct Command {
   uint64_t bytes;
 };
 
+// A message that was begun and is not done.
+struct UnderWay {
+  const CollectiveOperation* operation;
+  void* request;  // the transport's
+  uint8_t* memory;
+  uint64_t number;  // of its command
+  int64_t begin;    // of the trace
+};
+constexpr uint32_t kMostUnderWay = 64;
+
 struct Queue {
   const Transport* transport;
   void* member;  // of the image's ranks; null before the first operation
   pthread_t thread;
   pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
   pthread_cond_t changed = PTHREAD_COND_INITIALIZER;
-  uint64_t given = 0, done = 0;  // commands since the queue was opened
+  // Commands since the queue was opened. Messages are begun in order, and may be done in another one: `done` is how
+  // many are done that have no other before them.
+  uint64_t given = 0, taken = 0, done = 0;
   int32_t failed = 0;
+  UnderWay under_way[kMostUnderWay];  // of the thread alone
+  uint32_t num_under_way = 0;
   uint64_t* marks = nullptr;  // by token: how many commands were given before
   char message[TSR_DEVICE_MESSAGE] = {};
   tsr_operation_trace_fn trace = nullptr;
@@ -119,40 +177,124 @@ struct Queue {
   Command ring[kCommands];
 };
 
-int32_t perform(Queue* queue, const CollectiveOperation* operation, const void* in, void* out) {
-  if (!queue->member) {
-    const int32_t answer = queue->transport->join(operation->image, &queue->member, queue->message);
-    if (answer < 0) return answer;
-  }
-  return queue->transport->perform(queue->member, operation, in, out, queue->message);
+int32_t join(Queue* queue, const CollectiveOperation* operation) {
+  return queue->member ? 0 : queue->transport->join(operation->image, &queue->member, queue->message);
 }
 
-int32_t execute(Queue* queue, const Command& command) {
-  if (command.kind == Command::kStart) return perform(queue, command.operation, command.from, command.to);
-  memcpy(command.to, command.from, command.bytes);
-  return 0;
+// With the mutex: what is done is told to those who wait.
+void tell(Queue* queue) {
+  uint64_t done = queue->taken;
+  for (uint32_t i = 0; i < queue->num_under_way; ++i)
+    if (queue->under_way[i].number < done) done = queue->under_way[i].number;
+  if (done == queue->done) return;
+  queue->done = done;
+  pthread_cond_broadcast(&queue->changed);
+}
+
+// Asks after all messages under way. False where none has ended.
+bool progress(Queue* queue) {
+  bool ended = false;
+  for (uint32_t i = 0; i < queue->num_under_way;) {
+    const UnderWay message = queue->under_way[i];
+    const int32_t answer =
+        queue->failed < 0 ? -1 : queue->transport->test(queue->member, message.request, queue->message);
+    if (answer == 0) {
+      ++i;
+      continue;
+    }
+    ended = true;
+    if (const auto trace = queue->trace; trace && answer > 0)
+      trace(queue->trace_user, message.operation->name, message.begin, tsr_trace_clock());
+    pthread_mutex_lock(&queue->mutex);
+    if (answer < 0) queue->failed = -1;
+    queue->under_way[i] = queue->under_way[--queue->num_under_way];
+    tell(queue);
+    pthread_mutex_unlock(&queue->mutex);
+  }
+  return ended;
+}
+
+void progress_of(void* queue) { progress(static_cast<Queue*>(queue)); }
+
+bool overlap(const UnderWay& message, const void* memory, uint64_t bytes) {
+  const auto* begin = static_cast<const uint8_t*>(memory);
+  return begin < message.memory + message.operation->row->bytes && message.memory < begin + bytes;
+}
+
+// Until no message is under way whose memory the command would use; null: until none is.
+void wait_for_memory(Queue* queue, const void* memory, uint64_t bytes) {
+  for (const double begin = seconds_now();;) {
+    bool busy = queue->num_under_way == kMostUnderWay;
+    for (uint32_t i = 0; i < queue->num_under_way; ++i)
+      busy = busy || !memory || overlap(queue->under_way[i], memory, bytes);
+    if (!busy) return;
+    progress(queue);
+    pause_a_little(seconds_now() - begin);
+  }
+}
+
+int32_t post(Queue* queue, const Command& command, uint64_t number) {
+  auto* memory = static_cast<uint8_t*>(command.operation->row->kind == TSR_SEND ? command.from : command.to);
+  wait_for_memory(queue, memory, command.operation->row->bytes);
+  if (queue->failed < 0) return queue->failed;
+  if (const int32_t answer = join(queue, command.operation); answer < 0) return answer;
+  UnderWay& message = queue->under_way[queue->num_under_way];
+  message = {command.operation, nullptr, memory, number, queue->trace ? tsr_trace_clock() : 0};
+  const int32_t answer =
+      queue->transport->post(queue->member, command.operation, memory, &message.request, queue->message);
+  if (answer == 0) ++queue->num_under_way;
+  return answer;
+}
+
+int32_t execute(Queue* queue, const Command& command, uint64_t number) {
+  if (command.kind == Command::kStart && is_message(command.operation)) return post(queue, command, number);
+  const uint64_t in = command.kind == Command::kCopy ? command.bytes : command.operation->row->bytes;
+  const uint64_t out = command.kind == Command::kCopy ? command.bytes : result_bytes(command.operation);
+  wait_for_memory(queue, command.from, in);
+  wait_for_memory(queue, command.to, out);
+  if (command.kind == Command::kCopy) {
+    memcpy(command.to, command.from, command.bytes);
+    return 0;
+  }
+  if (const int32_t answer = join(queue, command.operation); answer < 0) return answer;
+  const auto trace = queue->trace;
+  const int64_t begin = trace ? tsr_trace_clock() : 0;
+  const int32_t answer = queue->transport->perform(queue->member, command.operation, command.from, command.to,
+                                                   {progress_of, queue}, queue->message);
+  if (trace) trace(queue->trace_user, command.operation->name, begin, tsr_trace_clock());
+  return answer;
 }
 
 void* work(void* argument) {
   auto* queue = static_cast<Queue*>(argument);
+  double idle_since = seconds_now();
   pthread_mutex_lock(&queue->mutex);
   while (true) {
-    while (queue->done == queue->given) pthread_cond_wait(&queue->changed, &queue->mutex);
-    const Command& command = queue->ring[queue->done % kCommands];
+    if (queue->taken == queue->given) {
+      if (queue->num_under_way == 0) {
+        pthread_cond_wait(&queue->changed, &queue->mutex);
+      } else {
+        pthread_mutex_unlock(&queue->mutex);
+        if (progress(queue)) idle_since = seconds_now();
+        else pause_a_little(seconds_now() - idle_since);
+        pthread_mutex_lock(&queue->mutex);
+      }
+      continue;
+    }
+    const Command command = queue->ring[queue->taken % kCommands];
     if (command.kind == Command::kEnd) break;
-    const auto trace = command.kind == Command::kStart ? queue->trace : nullptr;
-    void* user = queue->trace_user;
+    const uint64_t number = queue->taken;
     const bool runs = queue->failed == 0;  // ranks that have lost each other do not find together again
     pthread_mutex_unlock(&queue->mutex);
-    const int64_t begin = trace ? tsr_trace_clock() : 0;
-    const int32_t answer = runs ? execute(queue, command) : 0;
-    if (trace) trace(user, command.operation->name, begin, tsr_trace_clock());
+    const int32_t answer = runs ? execute(queue, command, number) : 0;
+    idle_since = seconds_now();
     pthread_mutex_lock(&queue->mutex);
     if (answer < 0) queue->failed = answer;
-    ++queue->done;
-    pthread_cond_broadcast(&queue->changed);
+    ++queue->taken;
+    tell(queue);
   }
   pthread_mutex_unlock(&queue->mutex);
+  wait_for_memory(queue, nullptr, 0);
   if (queue->member) queue->transport->leave(queue->member);
   return nullptr;
 }

@@ -30,6 +30,11 @@ struct CollectiveImage {
   void* shared;  // the transport's own
 };
 
+struct Idle {
+  void (*function)(void* user);
+  void* user;
+};
+
 // Functions that answer int32_t answer 0, or a negative number with the reason in `message` (TSR_DEVICE_MESSAGE bytes).
 struct Transport {
   int32_t (*open)(char* message);
@@ -39,8 +44,14 @@ struct Transport {
   // Makes a queue a rank of the image's, on the thread that opens it. All ranks join in the same order of images.
   int32_t (*join)(const CollectiveImage* image, void** member, char* message);
   void (*leave)(void* member);
-  // On the queue's thread, in order. `in` and `out` may be equal. After a failure the member is used no more.
-  int32_t (*perform)(void* member, const CollectiveOperation* operation, const void* in, void* out, char* message);
+  // On the queue's thread, in order. `in` and `out` may be equal. After a failure the member is used no more. While it
+  // waits for others, it calls `idle` now and then, where that is not null.
+  int32_t (*perform)(void* member, const CollectiveOperation* operation, const void* in, void* out, Idle idle,
+                     char* message);
+  // Begins to send or to receive a message, whose memory is `memory`; `under_way` is what test() asks about: answers 1
+  // once it is done, which ends it, and 0 before.
+  int32_t (*post)(void* member, const CollectiveOperation* operation, void* memory, void** under_way, char* message);
+  int32_t (*test)(void* member, void* under_way, char* message);
 };
 
 // The table of a library with this transport is made of these; `device` is a const Transport*.
@@ -84,12 +95,22 @@ constexpr tsr_device_functions functions(int32_t (*open)(void**, char*)) {
 }
 }  // namespace communicator
 
+bool is_message(const CollectiveOperation* operation);
 // "all_reduce".
 const char* collective_name(const CollectiveOperation* operation);
+// The group of a rank in an operation: row->group_size ranks, in the order in which operands stand.
+const uint32_t* own_group(const CollectiveOperation& operation, uint32_t rank);
+// Which of two groups of a rank comes first: all ranks that are in both answer the same. 0: they are one.
+int compare_groups(const CollectiveOperation& a, const CollectiveOperation& b, uint32_t rank);
+// What the ranks of an operation's group do together, in the order in which the image has it.
+uint64_t digest_of_group(const CollectiveOperation& of, uint32_t rank);
 // Bytes of an operation's result.
 uint64_t result_bytes(const CollectiveOperation* operation);
 // How long a rank waits for others, in seconds: TESSERA_COMM_TIMEOUT, or 120.
 double patience();
 double seconds_now();
+// What a thread does that asks again and again, which has waited so many seconds: first nothing, then it sleeps ever
+// longer, because others want the cores.
+void pause_a_little(double waited);
 
 }  // namespace tessera

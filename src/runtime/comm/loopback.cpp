@@ -22,11 +22,19 @@ struct Ring {
   pthread_cond_t changed;
   uint32_t num_ranks, joined;
   uint64_t round;
-  uint32_t arrived;       // in this round
-  bool* here;             // by rank: in this round
-  bool* gone;             // by rank: its session has ended
-  const void** operands;  // by rank
-  uint32_t* operation;    // by rank: at which it is
+  uint32_t arrived;        // in this round
+  bool* here;              // by rank: in this round
+  bool* gone;              // by rank: its session has ended
+  const void** operands;   // by rank
+  uint32_t* operation;     // by rank: at which it is
+  struct Letter* letters;  // in the order in which they were sent
+};
+
+// One that was sent and not yet received. They are copies, so that a send is done at once.
+struct Letter {
+  Letter* next;
+  uint32_t from, to, message;
+  uint64_t bytes;
 };
 
 struct Member {
@@ -41,6 +49,10 @@ int32_t open(char*) { return 0; }
 void unload(CollectiveImage* image) {
   auto* ring = static_cast<Ring*>(image->shared);
   if (!ring) return;
+  while (Letter* letter = ring->letters) {
+    ring->letters = letter->next;
+    free(letter);
+  }
   free(ring->here);
   free(ring->gone);
   free(ring->operands);
@@ -148,7 +160,7 @@ void compute(const Ring* ring, const CollectiveOperation* operation, uint32_t ra
   }
 }
 
-int32_t perform(void* argument, const CollectiveOperation* operation, const void* in, void* out, char* message) {
+int32_t perform(void* argument, const CollectiveOperation* operation, const void* in, void* out, Idle, char* message) {
   auto* member = static_cast<Member*>(argument);
   Ring* ring = member->ring;
   const uint64_t bytes = result_bytes(operation);
@@ -197,7 +209,67 @@ int32_t perform(void* argument, const CollectiveOperation* operation, const void
   return 0;
 }
 
-const Transport kTransport = {open, load, unload, join, leave, perform};
+// What is received, until it is there.
+struct Expected {
+  const CollectiveOperation* operation;
+  void* memory;
+  double begin;
+};
+
+int32_t post(void* argument, const CollectiveOperation* operation, void* memory, void** under_way, char* message) {
+  auto* member = static_cast<Member*>(argument);
+  const tsr_collective_row& row = *operation->row;
+  auto* expected = static_cast<Expected*>(malloc(sizeof(Expected)));
+  auto* letter = row.kind == TSR_SEND ? static_cast<Letter*>(malloc(sizeof(Letter) + row.bytes)) : nullptr;
+  if (!expected || (row.kind == TSR_SEND && !letter)) {
+    free(expected);
+    free(letter);
+    snprintf(message, TSR_DEVICE_MESSAGE, "no memory for %s '%s'", collective_name(operation), operation->name);
+    return -1;
+  }
+  *expected = {operation, memory, seconds_now()};
+  *under_way = expected;
+  if (!letter) return 0;
+  *letter = {nullptr, member->rank, row.peer, row.message, row.bytes};
+  memcpy(letter + 1, memory, row.bytes);
+  pthread_mutex_lock(&member->ring->mutex);
+  Letter** end = &member->ring->letters;
+  while (*end) end = &(*end)->next;
+  *end = letter;
+  pthread_mutex_unlock(&member->ring->mutex);
+  return 0;
+}
+
+int32_t test(void* argument, void* under_way, char* message) {
+  auto* member = static_cast<Member*>(argument);
+  auto* expected = static_cast<Expected*>(under_way);
+  const tsr_collective_row& row = *expected->operation->row;
+  int32_t answer = row.kind == TSR_SEND ? 1 : 0;
+  pthread_mutex_lock(&member->ring->mutex);
+  for (Letter** at = &member->ring->letters; answer == 0 && *at; at = &(*at)->next) {
+    Letter* letter = *at;
+    if (letter->from != row.peer || letter->to != member->rank || letter->message != row.message) continue;
+    answer = letter->bytes == row.bytes ? 1 : -1;
+    if (answer > 0) memcpy(expected->memory, letter + 1, row.bytes);
+    else
+      snprintf(message, TSR_DEVICE_MESSAGE, "receive '%s': rank %u has sent another size", expected->operation->name,
+               row.peer);
+    *at = letter->next;
+    free(letter);
+    break;
+  }
+  const bool lost = member->ring->gone[row.peer];
+  pthread_mutex_unlock(&member->ring->mutex);
+  if (answer == 0 && (lost || seconds_now() - expected->begin > patience())) {
+    snprintf(message, TSR_DEVICE_MESSAGE, "rank %u waits for rank %u of %u in receive '%s'", member->rank, row.peer,
+             member->ring->num_ranks, expected->operation->name);
+    answer = -1;
+  }
+  if (answer != 0) free(expected);
+  return answer;
+}
+
+const Transport kTransport = {open, load, unload, join, leave, perform, post, test};
 
 int32_t open_device(void** device, char* message) { return communicator::open_with(&kTransport, device, message); }
 

@@ -69,7 +69,7 @@ int32_t load(CollectiveImage* image, char* message) {
              ranks, image->head->num_ranks);
     return -1;
   }
-  uint64_t own = image->head->digest;
+  uint64_t own = image->head->digest;  // of stages: 0, and groups compare what they do
   auto* digests = static_cast<uint64_t*>(calloc(static_cast<size_t>(ranks), sizeof(uint64_t)));
   if (!digests) {
     snprintf(message, TSR_DEVICE_MESSAGE, "no memory for %d ranks", ranks);
@@ -93,22 +93,62 @@ bool same_groups(const CollectiveOperation& a, const CollectiveOperation& b) {
          memcmp(a.groups, b.groups, a.image->head->num_ranks * sizeof(uint32_t)) == 0;
 }
 
-// A communicator for each kind of group; ranks stand in it as the operands do.
-int32_t split(Member* member, uint32_t number, char* message) {
+// The communicator of an operation's group, in which ranks stand as the operands do; those of all ranks of it agree in
+// what they do with it.
+int32_t make_group(Member* member, uint32_t number, char* message) {
   const CollectiveOperation& operation = member->image->operations[number];
-  for (uint32_t i = 0; i < number; ++i)
-    if (same_groups(member->image->operations[i], operation)) {
-      member->communicators[number] = member->communicators[i];
-      return 0;
+  const uint32_t size = operation.row->group_size, *ranks = own_group(operation, static_cast<uint32_t>(member->rank));
+  auto* ints = static_cast<int*>(malloc(size * sizeof(int)));
+  auto* digests = static_cast<uint64_t*>(malloc(size * sizeof(uint64_t)));
+  if (!ints || !digests) {
+    free(ints);
+    free(digests);
+    snprintf(message, TSR_DEVICE_MESSAGE, "no memory for a group of %u ranks", size);
+    return -1;
+  }
+  for (uint32_t i = 0; i < size; ++i) ints[i] = static_cast<int>(ranks[i]);
+  MPI_Group all = MPI_GROUP_NULL, group = MPI_GROUP_NULL;
+  MPI_Comm made = MPI_COMM_NULL;
+  int code = MPI_Comm_group(member->all, &all);
+  if (code == MPI_SUCCESS) code = MPI_Group_incl(all, static_cast<int>(size), ints, &group);
+  if (code == MPI_SUCCESS) code = MPI_Comm_create_group(member->all, group, 0, &made);
+  if (code == MPI_SUCCESS) {
+    MPI_Comm_set_errhandler(made, MPI_ERRORS_RETURN);
+    const uint64_t own = digest_of_group(operation, static_cast<uint32_t>(member->rank));
+    code = MPI_Allgather(&own, 1, MPI_UINT64_T, digests, 1, MPI_UINT64_T, made);
+    for (uint32_t i = 0; code == MPI_SUCCESS && i < size; ++i) {
+      if (digests[i] == own) continue;
+      snprintf(message, TSR_DEVICE_MESSAGE, "rank %d runs another program than rank %d: collectives differ",
+               member->rank, ints[i]);
+      code = MPI_ERR_OTHER;
     }
-  uint32_t place = 0;
-  while (operation.groups[place] != static_cast<uint32_t>(member->rank)) ++place;
-  const uint32_t size = operation.row->group_size;
-  const int code = MPI_Comm_split(member->all, static_cast<int>(place / size), static_cast<int>(place % size),
-                                  &member->communicators[number]);
-  if (code != MPI_SUCCESS) return failed(code, "making groups", message);
-  MPI_Comm_set_errhandler(member->communicators[number], MPI_ERRORS_RETURN);
+  }
+  if (group != MPI_GROUP_NULL) MPI_Group_free(&group);
+  if (all != MPI_GROUP_NULL) MPI_Group_free(&all);
+  free(ints);
+  free(digests);
+  if (code != MPI_SUCCESS) return message[0] ? -1 : failed(code, "making groups", message);
+  for (uint32_t i = 0; i < member->image->head->num_operations; ++i) {
+    const CollectiveOperation& other = member->image->operations[i];
+    if (!is_message(&other) && compare_groups(other, operation, static_cast<uint32_t>(member->rank)) == 0)
+      member->communicators[i] = made;
+  }
   return 0;
+}
+
+// In an order in which no two ranks wait for each other.
+int32_t make_groups(Member* member, char* message) {
+  message[0] = 0;
+  while (true) {
+    const CollectiveOperation* next = nullptr;
+    for (uint32_t i = 0; i < member->image->head->num_operations; ++i) {
+      const CollectiveOperation& operation = member->image->operations[i];
+      if (is_message(&operation) || member->communicators[i] != MPI_COMM_NULL) continue;
+      if (!next || compare_groups(operation, *next, static_cast<uint32_t>(member->rank)) < 0) next = &operation;
+    }
+    if (!next) return 0;
+    if (const int32_t answer = make_group(member, next->number, message); answer < 0) return answer;
+  }
 }
 
 int32_t join(const CollectiveImage* image, void** result, char* message) {
@@ -121,6 +161,7 @@ int32_t join(const CollectiveImage* image, void** result, char* message) {
     return -1;
   }
   *member = {image, MPI_COMM_NULL, MPI_COMM_NULL, communicators, 0, 0, 0};
+  for (uint32_t i = 0; i < image->head->num_operations; ++i) communicators[i] = MPI_COMM_NULL;
   *result = member;
   int code = MPI_Comm_dup(MPI_COMM_WORLD, &member->all);
   if (code == MPI_SUCCESS) code = MPI_Comm_dup(MPI_COMM_WORLD, &member->calls);
@@ -129,9 +170,7 @@ int32_t join(const CollectiveImage* image, void** result, char* message) {
   MPI_Comm_set_errhandler(member->calls, MPI_ERRORS_RETURN);
   MPI_Comm_rank(member->all, &member->rank);
   MPI_Comm_size(member->all, &member->ranks);
-  for (uint32_t i = 0; i < image->head->num_operations; ++i)
-    if (const int32_t answer = split(member, i, message); answer < 0) return answer;
-  return 0;
+  return make_groups(member, message);
 }
 
 // Communicators stay: freeing one waits for all ranks, which may be gone.
@@ -187,17 +226,6 @@ int begin(const Member* member, const CollectiveOperation* operation, const void
   }
 }
 
-// First without pause, then ever less often: the host's threads want the cores.
-void pause_a_little(double waited) {
-  if (waited < 20e-6) return;
-  if (waited < 200e-6) {
-    sched_yield();
-    return;
-  }
-  const timespec time = {0, waited < 0.01 ? 20000 : 200000};
-  nanosleep(&time, nullptr);
-}
-
 // Answers the roll calls of others.
 void answer_calls(Member* member) {
   int asked = 0;
@@ -248,7 +276,14 @@ void call_the_roll(Member* member, const CollectiveOperation* operation, double 
   free(answers);
 }
 
-int32_t perform(void* argument, const CollectiveOperation* operation, const void* in, void* out, char* message) {
+bool too_large(const CollectiveOperation* operation, char* message) {
+  if (operation->row->bytes <= INT32_MAX) return false;
+  snprintf(message, TSR_DEVICE_MESSAGE, "%s '%s' of more than 2 GiB", collective_name(operation), operation->name);
+  return true;
+}
+
+int32_t perform(void* argument, const CollectiveOperation* operation, const void* in, void* out, Idle idle,
+                char* message) {
   auto* member = static_cast<Member*>(argument);
   const tsr_collective_row& row = *operation->row;
   if (row.combiner != TSR_COMBINE_NONE && type_of(row.dtype) == MPI_DATATYPE_NULL) {
@@ -256,10 +291,7 @@ int32_t perform(void* argument, const CollectiveOperation* operation, const void
              collective_name(operation), operation->name);
     return -1;
   }
-  if (row.bytes > INT32_MAX) {
-    snprintf(message, TSR_DEVICE_MESSAGE, "%s '%s' of more than 2 GiB", collective_name(operation), operation->name);
-    return -1;
-  }
+  if (too_large(operation, message)) return -1;
   member->at = operation->number;
   MPI_Request request = MPI_REQUEST_NULL;
   int code = begin(member, operation, in, out, &request);
@@ -273,13 +305,73 @@ int32_t perform(void* argument, const CollectiveOperation* operation, const void
       return -1;
     }
     if (waited > 0.1) answer_calls(member);
+    if (idle.function) idle.function(idle.user);
     pause_a_little(waited);
   }
   if (code != MPI_SUCCESS) return failed(code, operation->name, message);
   return 0;
 }
 
-const Transport kTransport = {open, load, unload, join, leave, perform};
+struct Message {
+  const CollectiveOperation* operation;
+  MPI_Request request;
+  double begin, limit;
+};
+
+int32_t post(void* argument, const CollectiveOperation* operation, void* memory, void** under_way, char* message) {
+  const auto* member = static_cast<Member*>(argument);
+  if (too_large(operation, message)) return -1;
+  auto* result = static_cast<Message*>(malloc(sizeof(Message)));
+  if (!result) {
+    snprintf(message, TSR_DEVICE_MESSAGE, "no memory for %s '%s'", collective_name(operation), operation->name);
+    return -1;
+  }
+  *result = {operation, MPI_REQUEST_NULL, seconds_now(), patience()};
+  const tsr_collective_row& row = *operation->row;
+  const auto bytes = static_cast<int>(row.bytes), peer = static_cast<int>(row.peer),
+             tag = static_cast<int>(row.message);
+  const int code = row.kind == TSR_SEND ? MPI_Isend(memory, bytes, MPI_BYTE, peer, tag, member->all, &result->request)
+                                        : MPI_Irecv(memory, bytes, MPI_BYTE, peer, tag, member->all, &result->request);
+  if (code != MPI_SUCCESS) {
+    free(result);
+    return failed(code, operation->name, message);
+  }
+  *under_way = result;
+  return 0;
+}
+
+int32_t test(void* argument, void* under_way, char* message) {
+  auto* member = static_cast<Member*>(argument);
+  auto* own = static_cast<Message*>(under_way);
+  const CollectiveOperation* operation = own->operation;
+  int done = 0;
+  MPI_Status status;
+  const int code = MPI_Test(&own->request, &done, &status);
+  int32_t answer = done ? 1 : 0;
+  int count = 0;
+  if (code != MPI_SUCCESS) {
+    answer = failed(code, operation->name, message);
+  } else if (done && operation->row->kind == TSR_RECEIVE) {
+    MPI_Get_count(&status, MPI_BYTE, &count);
+    if (static_cast<uint64_t>(count) != operation->row->bytes) {
+      snprintf(message, TSR_DEVICE_MESSAGE, "receive '%s': rank %u has sent %d bytes, and %llu are wanted",
+               operation->name, operation->row->peer, count, static_cast<unsigned long long>(operation->row->bytes));
+      answer = -1;
+    }
+  } else if (!done) {
+    const double waited = seconds_now() - own->begin;
+    if (waited > 0.1) answer_calls(member);
+    if (waited > own->limit) {
+      member->at = operation->number;
+      call_the_roll(member, operation, waited, message);
+      answer = -1;
+    }
+  }
+  if (answer != 0) free(own);
+  return answer;
+}
+
+const Transport kTransport = {open, load, unload, join, leave, perform, post, test};
 
 int32_t open_device(void** device, char* message) { return communicator::open_with(&kTransport, device, message); }
 
