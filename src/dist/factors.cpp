@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <numeric>
 #include <utility>
 
@@ -44,8 +45,10 @@ class BodyFactors {
     NodeFactors result;
     result.combiner = combiner_of(body_);
     for (const BufferPtr& operand : body_.inputs) result.linear.push_back(is_linear_in(body_, operand.get()));
-    for (size_t a = 0; a < body_.axes.size(); ++a) add(result, {false, a}, static_cast<int>(a));
+    for (size_t a = 0; a < body_.axes.size(); ++a)
+      if (!add_window(result, a)) add(result, {false, a}, static_cast<int>(a));
     for (size_t a = 0; a < body_.reduce_axes.size(); ++a) add(result, {true, a}, -1);
+    add_looked_up(result);
     return result;
   }
 
@@ -53,11 +56,50 @@ class BodyFactors {
   void add(NodeFactors& result, AxisRef ref, int result_dim) const {
     const Axis& axis = axis_of(body_, ref);
     const auto extent = as_int(axis.extent);
-    Factor factor{axis.var->name, extent.value_or(0), result_dim, std::vector<int>(body_.inputs.size(), -1), {}};
+    Factor factor{axis.var->name, extent.value_or(0), result_dim, std::vector<int>(body_.inputs.size(), -1), {}, false};
     if (!extent) factor.refused = "its extent is no number";
     else if (depends_on(body_.value, axis.var)) factor.refused = "what is computed depends on the place along it";
     else find_operands(factor, ref, *extent);
     result.factors.push_back(std::move(factor));
+  }
+
+  // Of an operator whose padding is an attribute, which differs from rank to rank.
+  bool add_window(NodeFactors& result, size_t axis) const {
+    if ((node_.op->name != "conv" && node_.op->name != "reduce_window") || axis < 2) return false;
+    const size_t d = axis - 2;
+    const auto extent = as_int(body_.axes[axis].extent);
+    const auto laid_out = node_.attrs.get_or<std::vector<int64_t>>("input_dilations", {});
+    if (!extent || (!laid_out.empty() && laid_out[d] != 1)) return false;
+    const auto number = [&](const char* name) { return node_.attrs.get<std::vector<int64_t>>(name)[d]; };
+    const int64_t window = node_.op->name == "conv" ? dims_of(graph_, node_.inputs[1])->at(axis) : number("window");
+    const int64_t low = -number("pads_begin");
+    Factor factor{body_.axes[axis].var->name,
+                  *extent,
+                  static_cast<int>(axis),
+                  std::vector<int>(body_.inputs.size(), -1),
+                  {},
+                  false,
+                  Reach{number("strides"), low, low + (window - 1) * number("dilations")}};
+    factor.operand_dims[0] = static_cast<int>(axis);
+    result.factors.push_back(std::move(factor));
+    return true;
+  }
+
+  // The operator has to be one that numbers rows, so that a rank can say which of them are its own (localize.h).
+  void add_looked_up(NodeFactors& result) const {
+    if ((node_.op->name != "gather" && node_.op->name != "gather_elements") || body_.value->kind != ExprKind::kLoad)
+      return;
+    for (const IndexMap& map : maps_) {
+      if (!map.load.same_node(body_.value)) continue;
+      const auto operand = std::find(body_.inputs.begin(), body_.inputs.end(), map.operand) - body_.inputs.begin();
+      const auto dims = dims_of(graph_, node_.inputs[static_cast<size_t>(operand)]);
+      for (size_t d = 0; dims && d < map.dims.size(); ++d) {
+        if (!map.dims[d].by_data) continue;
+        Factor factor{"rows", (*dims)[d], -1, std::vector<int>(body_.inputs.size(), -1), {}, true};
+        factor.operand_dims[static_cast<size_t>(operand)] = static_cast<int>(d);
+        result.factors.push_back(std::move(factor));
+      }
+    }
   }
 
   void find_operands(Factor& factor, AxisRef ref, int64_t extent) const {
@@ -118,12 +160,27 @@ NodeFactors factors_of_view(const std::vector<int64_t>& from, const std::vector<
     if (a != b) break;  // no elements, or a rest of ones
     if (first_from < 0 || first_to < 0) continue;
     const auto f = static_cast<size_t>(first_from), t = static_cast<size_t>(first_to);
-    result.factors.push_back({fmt::format("i{}", t), std::gcd(from[f], to[t]), first_to, {first_from}, {}});
+    result.factors.push_back({fmt::format("i{}", t), std::gcd(from[f], to[t]), first_to, {first_from}, {}, false});
   }
   return result;
 }
 
 }  // namespace
+
+std::optional<Halo> halo_of(const Reach& reach, int64_t rows, int64_t iterations, int64_t ranks) {
+  if (rows % ranks != 0 || iterations % ranks != 0 || rows == 0 || iterations == 0) return std::nullopt;
+  const int64_t own = rows / ranks, each = iterations / ranks;
+  Halo halo;
+  for (int64_t r = 0; r < ranks; ++r) {
+    const int64_t first = std::max<int64_t>(r * each * reach.step + reach.low, 0);
+    const int64_t last = std::min(((r + 1) * each - 1) * reach.step + reach.high, rows - 1);
+    if (first > last || first >= (r + 1) * own || last < r * own) return std::nullopt;
+    halo.before = std::max(halo.before, r * own - first);
+    halo.after = std::max(halo.after, last + 1 - (r + 1) * own);
+  }
+  if (halo.before > own || halo.after > own) return std::nullopt;
+  return halo;
+}
 
 std::optional<NodeFactors> factors_of(const Graph& graph, const Node& node) {
   if (node.outputs.size() != 1 || !dims_of(graph, node.outputs[0])) return std::nullopt;

@@ -166,6 +166,11 @@ class Localizer {
     }
     std::vector<std::string> names;
     for (const ValueId output : node.outputs) names.push_back(graph_.value(output).name);
+    for (const NodePlan::Window& window : plan.windows) inputs[0] = with_halo(node, window, inputs[0], attrs);
+    if (!plan.looked_up.empty()) {
+      have_[{node.outputs[0], plan.results[0].to_string()}] = look_up(node, plan, inputs, attrs, names[0]);
+      return;
+    }
     const std::vector<ValueId> results = builder_.add_multi(*node.op, inputs, attrs, node.regions, names);
     for (size_t i = 0; i < results.size(); ++i) {
       const TensorType want = local_type(graph_.type(node.outputs[i]), plan.results[i], plan_.mesh);
@@ -173,6 +178,94 @@ class Localizer {
             "a part of another shape than planned: " + graph_.value(node.outputs[i]).name);
       have_[{node.outputs[i], plan.results[i].to_string()}] = results[i];
     }
+  }
+
+  ValueId rows(ValueId value, int d, int64_t begin, int64_t count) {
+    std::vector<int64_t> sizes = *static_dims(local_.type(value).shape), starts(sizes.size(), 0),
+                         steps(sizes.size(), 1);
+    if (begin == 0 && count == sizes[static_cast<size_t>(d)]) return value;
+    starts[static_cast<size_t>(d)] = begin;
+    sizes[static_cast<size_t>(d)] = count;
+    return op("slice", {value}, {{"starts", starts}, {"sizes", sizes}, {"steps", steps}});
+  }
+
+  // The rows that this rank's windows need: what stands at all ranks' borders is gathered, and the neighbours' is
+  // taken. What is padding is said by the attributes.
+  ValueId with_halo(const Node& node, const NodePlan::Window& window, ValueId own, Attrs& attrs) {
+    const Halo halo = halo_of(graph_, node, window, plan_.mesh);
+    const int d = window.dim;
+    const auto dim = static_cast<size_t>(d);
+    const int64_t places = plan_.mesh.group_size({window.axis});
+    const int64_t place = plan_.mesh.place_of(rank_)[static_cast<size_t>(plan_.mesh.find(window.axis))];
+    const int64_t all = static_dims(graph_.type(node.inputs[0]).shape)->at(dim), each = all / places;
+    const int64_t iterations = static_dims(graph_.type(node.outputs[0]).shape)->at(dim) / places;
+    const int64_t low = place * iterations * window.reach.step + window.reach.low;
+    const int64_t high = ((place + 1) * iterations - 1) * window.reach.step + window.reach.high;
+    const int64_t first = std::max<int64_t>(low, 0), last = std::min(high, all - 1);
+    for (const auto& [name, padding] : {std::pair{"pads_begin", first - low}, std::pair{"pads_end", high - last}}) {
+      auto pads = attrs.get<std::vector<int64_t>>(name);
+      pads[dim - 2] = padding;
+      attrs.set(name, pads);
+    }
+    std::vector<ValueId> parts;
+    const int64_t border = halo.before + halo.after;
+    ValueId borders = -1;
+    if (border > 0) {
+      std::vector<ValueId> given;
+      if (halo.before > 0) given.push_back(to_front(rows(own, d, each - halo.before, halo.before), d));
+      if (halo.after > 0) given.push_back(to_front(rows(own, d, 0, halo.after), d));
+      const ValueId both = given.size() == 1 ? given[0] : op("concat", given, {{"axis", int64_t{0}}});
+      const std::string loc = builder_.loc();
+      builder_.set_loc("halo " + graph_.value(node.inputs[0]).name);
+      borders = op("all_gather", {both}, {{"mesh", plan_.mesh.to_string()}, {"axes", window.axis}},
+                   graph_.value(node.inputs[0]).name + ".halo");
+      builder_.set_loc(loc);
+    }
+    const int64_t before = std::max<int64_t>(place * each - first, 0),
+                  after = std::max<int64_t>(last + 1 - (place + 1) * each, 0);
+    if (before > 0)
+      parts.push_back(from_front(rows(borders, 0, (place - 1) * border + halo.before - before, before), d));
+    const int64_t begin = std::max<int64_t>(first - place * each, 0), end = std::min(last + 1 - place * each, each);
+    parts.push_back(rows(own, d, begin, end - begin));
+    if (after > 0) parts.push_back(from_front(rows(borders, 0, (place + 1) * border + halo.before, after), d));
+    return parts.size() == 1 ? parts[0] : op("concat", parts, {{"axis", int64_t{d}}});
+  }
+
+  ValueId number(int64_t value, DType dtype) {
+    Tensor tensor(dtype, {});
+    tensor.set_int(0, value);
+    return op("constant", {}, {{"value", TensorPtr(std::make_shared<const Tensor>(std::move(tensor)))}});
+  }
+
+  // Rows of the whole table that this rank has, and zeros for the others.
+  ValueId look_up(const Node& node, const NodePlan& plan, const std::vector<ValueId>& inputs, const Attrs& attrs,
+                  const std::string& name) {
+    const int64_t axis = attrs.get<int64_t>("axis");
+    const auto d = static_cast<size_t>(axis);
+    const int64_t rows = static_dims(graph_.type(node.inputs[0]).shape)->at(d);
+    const int64_t own = static_dims(local_.type(inputs[0]).shape)->at(d);
+    const int64_t first =
+        local_begin(plan.operands[0], *static_dims(graph_.type(node.inputs[0]).shape), plan_.mesh, rank_)[d];
+    const ValueId zero = number(0, DType::kI64);
+    const ValueId wanted = op("cast", {inputs[1]}, {{"to", DType::kI64}});
+    // As the operator has it: negative ones count from the end, what is still outside is clamped.
+    const ValueId from_front =
+        op("select", {op("lt", {wanted, zero}, {}), op("add", {wanted, number(rows, DType::kI64)}, {}), wanted}, {});
+    const ValueId inside = op("max", {op("min", {from_front, number(rows - 1, DType::kI64)}, {}), zero}, {});
+    const ValueId here = op("sub", {inside, number(first, DType::kI64)}, {});
+    ValueId is_here =
+        op("logical_and", {op("ge", {here, zero}, {}), op("lt", {here, number(own, DType::kI64)}, {})}, {});
+    const ValueId place = op("max", {op("min", {here, number(own - 1, DType::kI64)}, {}), zero}, {});
+    const ValueId found = builder_.add(*node.op, {inputs[0], place}, attrs);
+    if (node.op->name == "gather") {  // the indices' dimensions stand at the axis's place
+      std::vector<int64_t> shape(static_dims(local_.type(found).shape)->size(), 1);
+      const std::vector<int64_t> of_indices = *static_dims(local_.type(is_here).shape);
+      std::copy(of_indices.begin(), of_indices.end(), shape.begin() + axis);
+      if (shape != of_indices) is_here = op("reshape", {is_here}, {{"shape", shape}});
+    }
+    Tensor nothing(local_.type(found).dtype, {});
+    const ValueId none = op("constant", {}, {{"value", TensorPtr(std::make_shared<const Tensor>(std::move(nothing)))}});
+    return op("select", {is_here, found, none}, {}, name);
   }
 
   void add_constant(const Node& node) {
@@ -216,11 +309,16 @@ std::vector<PlannedMove> planned_collectives(const Graph& graph, const ShardingP
       moves.push_back({graph.value(value).name, move, sent_bytes(move, dtype_bytes(part.dtype, elements), plan.mesh)});
     }
   };
-  for (size_t n = 0; n < graph.nodes().size(); ++n)
-    for (size_t i = 0; i < graph.nodes()[n].inputs.size(); ++i) {
-      const ValueId value = graph.nodes()[n].inputs[i];
-      bring(value, plan.values[index(value)], plan.nodes[n].operands[i]);
-    }
+  for (size_t n = 0; n < graph.nodes().size(); ++n) {
+    const Node& node = graph.nodes()[n];
+    for (size_t i = 0; i < node.inputs.size(); ++i)
+      bring(node.inputs[i], plan.values[index(node.inputs[i])], plan.nodes[n].operands[i]);
+    for (const NodePlan::Window& window : plan.nodes[n].windows)
+      if (const int64_t bytes = halo_bytes(graph, node, plan.nodes[n], window, plan.mesh); bytes > 0)
+        moves.push_back({graph.value(node.inputs[0]).name + ".halo",
+                         {MoveKind::kAllGather, window.axis, CollectiveCombiner::kNone, -1, -1},
+                         bytes});
+  }
   for (const ValueId output : graph.outputs)
     bring(output, plan.values[index(output)], Sharding::replicated(graph.type(output).shape.size()));
   return moves;

@@ -158,7 +158,9 @@ class Propagation {
       return !is_constant(v) && plan_.values[index(v)].dim_of(axis.name) >= 0;
     });
     if (!is_cut && !is_contraction(factors))
-      std::erase_if(choices, [](const Choice& choice) { return choice.factor != nullptr; });
+      std::erase_if(choices, [&](const Choice& choice) {
+        return choice.factor != nullptr && !(choice.factor->looked_up && has_part(node, *choice.factor, axis));
+      });
     const auto cuts_constant = [&](const Choice& choice) {
       if (!choice.factor) return false;
       for (size_t o = 0; o < node.inputs.size(); ++o)
@@ -181,6 +183,15 @@ class Propagation {
     return std::any_of(partial.begin(), partial.end(), [&](const PartialAxis& p) {
       return p.axis == axis.name && p.combiner == CollectiveCombiner::kSum;
     });
+  }
+
+  // Whether a table lies so already, as somebody wants it: nothing else begins to divide look-ups.
+  bool has_part(const Node& node, const Factor& factor, const MeshAxis& axis) const {
+    for (size_t o = 0; o < factor.operand_dims.size(); ++o)
+      if (factor.operand_dims[o] >= 0 && known_[index(node.inputs[o])] &&
+          plan_.values[index(node.inputs[o])].dim_of(axis.name) == factor.operand_dims[o])
+        return true;
+    return false;
   }
 
   // A sum of products of two operands.
@@ -206,7 +217,8 @@ class Propagation {
                       const NodePlan& plan) const {
     if (factor.extent % axis.extent != 0 || factor.extent == 0)
       return fmt::format("{} is not divided evenly by {}", factor.extent, axis.extent);
-    if (factor.result_dim < 0 && factors.combiner == CollectiveCombiner::kNone) return "nothing combines the parts";
+    if (factor.result_dim < 0 && !factor.looked_up && factors.combiner == CollectiveCombiner::kNone)
+      return "nothing combines the parts";
     const DType result = graph_.type(node.outputs[0]).dtype;
     if (factor.result_dim < 0 && !is_combined(result))
       return fmt::format("ranks do not combine {}", dtype_name(result));
@@ -222,10 +234,20 @@ class Propagation {
     for (size_t o = 0; o < factor.operand_dims.size(); ++o)
       if (factor.operand_dims[o] >= 0 && !plan.operands[o].dims[static_cast<size_t>(factor.operand_dims[o])].empty())
         return "another mesh axis divides it";
+    if (factor.reach) {
+      const auto d = static_cast<size_t>(factor.result_dim);
+      const int64_t rows = dims_of(graph_, node.inputs[0])[d];
+      if (!tessera::halo_of(*factor.reach, rows, factor.extent, axis.extent))
+        return fmt::format("{} rows are not divided so that windows end at neighbours", rows);
+    }
     NodePlan divided = plan;
     apply(factors, axis, {&factor}, divided);
     if (!local_attrs(graph_, node, divided, mesh_)) return "its attributes say whole sizes";
     return "";
+  }
+
+  static CollectiveCombiner combiner_of(const NodeFactors& factors, const Factor& factor) {
+    return factor.looked_up ? CollectiveCombiner::kSum : factors.combiner;
   }
 
   static void apply(const NodeFactors& factors, const MeshAxis& axis, const Choice& choice, NodePlan& plan) {
@@ -240,7 +262,9 @@ class Propagation {
         plan.operands[o].dims[static_cast<size_t>(d)].push_back(axis.name);
     if (const int d = choice.factor->result_dim; d >= 0)
       plan.results[0].dims[static_cast<size_t>(d)].push_back(axis.name);
-    else plan.results[0].partial.push_back({axis.name, factors.combiner});
+    else plan.results[0].partial.push_back({axis.name, combiner_of(factors, *choice.factor)});
+    if (choice.factor->looked_up) plan.looked_up.push_back(axis.name);
+    if (choice.factor->reach) plan.windows.push_back({axis.name, choice.factor->result_dim, *choice.factor->reach});
   }
 
   double sending(int64_t bytes) const {
@@ -266,10 +290,17 @@ class Propagation {
       }
     }
     if (choice.factor && choice.factor->result_dim < 0)
-      choice.seconds += sending(sent_bytes({MoveKind::kAllReduce, axis.name, factors.combiner, -1, -1},
-                                           bytes_of(graph_, node.outputs[0], chosen.results[0], mesh_), mesh_));
+      choice.seconds +=
+          sending(sent_bytes({MoveKind::kAllReduce, axis.name, combiner_of(factors, *choice.factor), -1, -1},
+                             bytes_of(graph_, node.outputs[0], chosen.results[0], mesh_), mesh_));
+    if (choice.factor && choice.factor->reach) {
+      const double seconds = sending(halo_bytes(graph_, node, chosen, chosen.windows.back(), mesh_));
+      choice.seconds += seconds;
+      choice.moving += seconds;
+    }
     double operations = 2;
-    for (const Factor& factor : factors.factors) operations *= static_cast<double>(std::max<int64_t>(factor.extent, 1));
+    for (const Factor& factor : factors.factors)
+      if (!factor.looked_up) operations *= static_cast<double>(std::max<int64_t>(factor.extent, 1));
     if (choice.factor) operations /= static_cast<double>(axis.extent);
     for (const auto& dim : plan.results[0].dims) operations /= static_cast<double>(mesh_.group_size(dim));
     choice.seconds +=
@@ -285,12 +316,29 @@ class Propagation {
 
 }  // namespace
 
+Halo halo_of(const Graph& graph, const Node& node, const NodePlan::Window& window, const Mesh& mesh) {
+  const auto d = static_cast<size_t>(window.dim);
+  const auto halo = tessera::halo_of(window.reach, dims_of(graph, node.inputs[0])[d],
+                                     dims_of(graph, node.outputs[0])[d], mesh.group_size({window.axis}));
+  check(halo.has_value(), "a window was divided that cannot be: " + node.loc);
+  return *halo;
+}
+
+int64_t halo_bytes(const Graph& graph, const Node& node, const NodePlan& plan, const NodePlan::Window& window,
+                   const Mesh& mesh) {
+  const Halo halo = halo_of(graph, node, window, mesh);
+  const int64_t places = mesh.group_size({window.axis});
+  const int64_t own = dims_of(graph, node.inputs[0])[static_cast<size_t>(window.dim)] / places;
+  return bytes_of(graph, node.inputs[0], plan.operands[0], mesh) / own * (halo.before + halo.after) * (places - 1);
+}
+
 TensorType local_type(const TensorType& type, const Sharding& sharding, const Mesh& mesh) {
   return {type.dtype, make_shape(local_dims(sharding, *static_dims(type.shape), mesh)), {}};
 }
 
 std::optional<Attrs> local_attrs(const Graph& graph, const Node& node, const NodePlan& plan, const Mesh& mesh) {
   Attrs attrs = node.attrs;
+  if (!plan.windows.empty()) return attrs;  // padding is each rank's own; halo_of() has said that it can be
   const std::vector<int64_t> all = dims_of(graph, node.outputs[0]), own = local_dims(plan.results[0], all, mesh);
   for (const char* name : {"shape", "sizes"})
     if (attrs.has(name) && attrs.get_or<std::vector<int64_t>>(name, {}) == all) attrs.set(name, own);
@@ -331,6 +379,13 @@ std::string plan_text(const Graph& graph, const ShardingPlan& plan) {
   for (size_t n = 0; n < graph.nodes().size(); ++n) {
     const Node& node = graph.nodes()[n];
     for (size_t i = 0; i < node.inputs.size(); ++i) move_lines(node.inputs[i], plan.nodes[n].operands[i]);
+    for (const NodePlan::Window& window : plan.nodes[n].windows) {
+      const Halo halo = halo_of(graph, node, window, plan.mesh);
+      if (halo.before + halo.after > 0)
+        text += fmt::format("  halo %{} over {}: {} before, {} behind, {} bytes\n", graph.value(node.inputs[0]).name,
+                            window.axis, halo.before, halo.after,
+                            halo_bytes(graph, node, plan.nodes[n], window, plan.mesh));
+    }
     std::string operands;
     for (const ValueId input : node.inputs) operands += (operands.empty() ? "%" : ", %") + graph.value(input).name;
     for (const ValueId output : node.outputs)

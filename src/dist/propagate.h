@@ -16,6 +16,7 @@
 #include <string>
 #include <vector>
 
+#include "dist/factors.h"
 #include "graph/graph.h"
 #include "graph/op_def.h"
 #include "types/sharding.h"
@@ -25,6 +26,15 @@ namespace tessera::inline dist {
 struct NodePlan {
   std::vector<Sharding> operands;  // that the node needs
   std::vector<Sharding> results;
+  // Mesh axes along which the rows that are looked up among are divided: each rank finds its own ones, and zeros.
+  std::vector<std::string> looked_up = {};
+  // Dimensions of the first operand that are cut along an axis, and of which a rank needs more than its part.
+  struct Window {
+    std::string axis;
+    int dim = -1;
+    Reach reach;
+  };
+  std::vector<Window> windows = {};
 };
 
 struct ShardingPlan {
@@ -53,6 +63,11 @@ ShardingPlan propagate(const Graph& graph, const Mesh& mesh, const Pins& pins, c
 // The node for parts: with the sizes among its attributes that are those of its result's. Null attributes where the
 // operator's inference does not give the part of the result then.
 std::optional<Attrs> local_attrs(const Graph& graph, const Node& node, const NodePlan& plan, const Mesh& mesh);
+// How many rows ranks get of their neighbours for a window of the node, and how many bytes each of them sends for it:
+// all give all others what stands at their borders.
+Halo halo_of(const Graph& graph, const Node& node, const NodePlan::Window& window, const Mesh& mesh);
+int64_t halo_bytes(const Graph& graph, const Node& node, const NodePlan& plan, const NodePlan::Window& window,
+                   const Mesh& mesh);
 // The type of a rank's part.
 TensorType local_type(const TensorType& type, const Sharding& sharding, const Mesh& mesh);
 

@@ -16,6 +16,8 @@ from cli_support import CliTest
 
 import numpy
 
+from tessera import graph
+
 import make_gpt
 
 MPIRUN = shutil.which("mpirun", path=f"{ROOT / '.venv/bin'}:{os.environ.get('PATH', '')}")
@@ -91,6 +93,37 @@ class Parallelize(CliTest):
                               env=self.environment)
         self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
         numpy.testing.assert_array_equal(numpy.load(self.folder / "y.npy"), [[11, 14, 17, 20], [23, 30, 37, 44]])
+
+    def test_words_are_divided(self):
+        """Embeddings are looked up in parts of the table, and the loss is computed of parts of the scores."""
+        random = numpy.random.default_rng(2)
+        g = graph.Graph("words")
+        tokens, targets = g.input("tokens", numpy.int64, (4, 8)), g.input("targets", numpy.int64, (32,))
+        words = g.constant(random.standard_normal((24, 16)).astype(numpy.float32), name="words")
+        head = g.constant(random.standard_normal((16, 24)).astype(numpy.float32), name="head")
+        x = graph.reshape(graph.gather(words, tokens, axis=0), shape=[32, 16])
+        loss = graph.softmax_cross_entropy(graph.matmul(x, head), targets, reduction="mean")
+        g.output("loss", loss[0] if isinstance(loss, (tuple, list)) else loss)
+        g.save(self.folder / "words.graph")
+        pins = ("--pin", "words=@{model,_}", "--pin", "head=@{_,model}")
+        plan = json.loads(self.tessera("parallelize", "words.graph", "--mesh", "model=2", *pins, "--json")[0])
+        # What is found; of each row of scores the largest and the sum; of the targets the mean.
+        self.assertEqual([move["kind"] for move in plan["collectives"]], ["all_reduce"] * 4, plan["collectives"])
+        self.assertEqual([move["bytes"] for move in plan["collectives"]], [32 * 16 * 4, 32 * 4, 32 * 4, 4])
+        numpy.save(self.folder / "i.npy", random.integers(-24, 24, (4, 8)))
+        numpy.save(self.folder / "t.npy", random.integers(0, 24, 32))
+        inputs = ("--input", "tokens=@i.npy", "--input", "targets=@t.npy", "--threads", 1)
+        self.tessera("run", "words.graph", *inputs, "--output", "@want.npy")
+        if not MPIRUN:
+            self.skipTest("there is no mpirun: scripts/setup.sh installs it")
+        for ranks in (2, 4):
+            self.tessera("parallelize", "words.graph", "--mesh", f"model={ranks}", *pins, "-o", "plan")
+            command = [MPIRUN, "--allow-run-as-root", "--oversubscribe", "-n", ranks, cli_support.TESSERA, "run", "plan",
+                       *inputs, "--output", "@got.npy", "--no-cache"]
+            done = subprocess.run([str(part) for part in command], cwd=self.folder, capture_output=True, text=True,
+                                  timeout=300, env=self.environment)
+            self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
+            numpy.testing.assert_allclose(numpy.load(self.folder / "got.npy"), numpy.load(self.folder / "want.npy"), 1e-6)
 
     def test_what_is_refused(self):
         def refused(id, *arguments):

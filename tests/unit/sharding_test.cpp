@@ -283,6 +283,104 @@ TEST(Ranks, RandomGraphsAndShardingsAgreeWithTheWholeGraph) {
   EXPECT_GT(cut, 300);  // the test is of something
 }
 
+// Images cut along rows and columns: ranks get what stands at their neighbours' borders.
+TEST(Ranks, WindowsReachOverBorders) {
+  std::mt19937 random(4);
+  int64_t divided = 0, rounds = 0;
+  for (int round = 0; round < 150; ++round) {
+    const int64_t window = 1 + random() % 5, stride = 1 + random() % 3, dilation = 1 + random() % 2;
+    const int64_t begin = random() % 3, end = random() % 3, columns = 3 + random() % 4, rows = 4 * (1 + random() % 5);
+    const int64_t reach = (window - 1) * dilation + 1;
+    if (rows + begin + end < reach || begin >= reach || end >= reach) continue;
+    const int64_t out = (rows + begin + end - reach) / stride + 1;
+    const bool pools = round % 3 == 2;
+    const std::string attrs =
+        fmt::format("dilations = [{0}, 1], {4}pads_begin = [{1}, 0], pads_end = [{2}, 0], strides = [{3}, 1]", dilation,
+                    begin, end, stride, pools ? "" : "groups = 1, input_dilations = [1, 1], ");
+    std::string weights;
+    for (int64_t i = 0; i < 6 * window; ++i) weights += fmt::format(" {}", i % 7 - 3);
+    const std::string text =
+        pools ? fmt::format(
+                    "graph @main(%x: f32[1,2,{0},{1}]) -> (%y: f32[1,2,{2},{1}]) {{\n  %y = reduce_window(%x) "
+                    "{{{3}, kind = \"max\", window = [{4}, 1]}} : f32[1,2,{2},{1}]\n}}",
+                    rows, columns, out, attrs, window)
+              : fmt::format(
+                    "graph @main(%x: f32[1,2,{0},{1}]) -> (%y: f32[1,3,{2},{1}]) {{\n  %w = constant {{value = "
+                    "dense<f32[3,2,{4},1]{5}>}} : f32[3,2,{4},1]\n  %y = conv(%x, %w) {{{3}}} : f32[1,3,{2},{1}]\n}}",
+                    rows, columns, out, attrs, window, weights);
+    SCOPED_TRACE(text);
+    const Graph graph = parse(text.c_str());
+    for (const char* mesh_text : {"rows=2", "rows=4", "rows=2,b=2"}) {
+      const Mesh mesh = mesh_of(mesh_text);
+      const ShardingPlan plan = propagate(graph, mesh, {{"x", sharding_of("@{_,_,rows,_}", mesh)}}, {});
+      ++rounds;
+      divided += plan.nodes.back().windows.empty() ? 0 : 1;
+      int64_t cut = 0;
+      expect_ranks_agree(graph, mesh, {{"x", sharding_of("@{_,_,rows,_}", mesh)}}, static_cast<uint64_t>(round), &cut);
+      if (HasFatalFailure()) return;
+    }
+  }
+  EXPECT_GT(divided, rounds / 4);  // the test is of something
+}
+
+TEST(Propagation, HalosAreRowsAtBorders) {
+  const Graph graph = parse(R"(graph @main(%x: f32[1,2,8,6]) -> (%y: f32[1,1,8,6]) {
+  %w = constant {value = dense<f32[1,2,3,3] 1 2 3 4 5 6 7 8 9 1 2 3 4 5 6 7 8 9>} : f32[1,2,3,3]
+  %y = conv(%x, %w) {dilations = [1, 1], groups = 1, input_dilations = [1, 1], pads_begin = [1, 1], pads_end = [1, 1],
+    strides = [1, 1]} : f32[1,1,8,6]
+})");
+  const Mesh mesh = mesh_of("rows=4");
+  // Windows of a sixth of the image: more is sent by gathering it.
+  const ShardingPlan plan = propagate(graph, mesh, {{"x", sharding_of("@{_,_,rows,_}", mesh)}}, {.latency_seconds = 0});
+  EXPECT_THAT(plan_text(graph, plan),
+              HasSubstr("  halo %x over rows: 1 before, 1 behind, 288 bytes\n"
+                                                "%y: f32[1,1,8,6]@{_,_,rows,_} = conv"));
+  EXPECT_EQ(halo_of({2, 0, 1}, 8, 4, 4)->before, 0);  // windows side by side
+  EXPECT_EQ(halo_of({2, 0, 1}, 8, 4, 4)->after, 0);
+  EXPECT_FALSE(halo_of({1, -3, 3}, 8, 8, 4).has_value());  // beyond the neighbour
+}
+
+// Rows of a table that ranks have parts of; indices may be negative, or outside.
+TEST(Ranks, LookUpInPartsOfTables) {
+  for (const char* text : {R"(graph @main(%i: i64[3,5]) -> (%y: f32[3,5,4]) {
+  %w = constant {value = dense<f32[6,4] 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 19 20 21 22 23 24>} : f32[6,4]
+  %y = gather(%w, %i) {axis = 0} : f32[3,5,4]
+})",
+                           R"(graph @main(%i: i64[3,5]) -> (%y: f32[4,3,5]) {
+  %w = constant {value = dense<f32[4,6] 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 19 20 21 22 23 24>} : f32[4,6]
+  %y = gather(%w, %i) {axis = 1} : f32[4,3,5]
+})",
+                           R"(graph @main(%i: i64[4,2]) -> (%y: f32[4,2]) {
+  %w = constant {value = dense<f32[4,6] 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 19 20 21 22 23 24>} : f32[4,6]
+  %y = gather_elements(%w, %i) {axis = 1} : f32[4,2]
+})"}) {
+    const Graph graph = parse(text);
+    const bool rows = std::string(text).find("axis = 0") != std::string::npos;
+    for (const char* mesh_text : {"model=2", "model=3", "data=2,model=3"}) {
+      const Mesh mesh = mesh_of(mesh_text);
+      const ShardingPlan plan =
+          propagate(graph, mesh, {{"w", sharding_of(rows ? "@{model,_}" : "@{_,model}", mesh)}}, {});
+      EXPECT_THAT(plan_text(graph, plan), HasSubstr("+sum(model) = gather"));
+      EXPECT_THAT(plan_text(graph, plan), testing::Not(HasSubstr("all_gather %w")));
+      std::vector<Graph> graphs;
+      for (int64_t r = 0; r < mesh.ranks(); ++r) graphs.push_back(localize(graph, plan, r, standard_ops()));
+      Tensor indices(DType::kI64, graph.type(graph.inputs[0]).dims());
+      for (int64_t i = 0; i < indices.num_elements(); ++i) indices.set_int(i, i - 7);
+      const auto got = evaluate_ranks(graphs, std::vector<std::vector<Tensor>>(graphs.size(), {indices}));
+      const Tensor want = GraphInterpreter().evaluate(graph, {indices})[0];
+      for (const std::vector<Tensor>& outputs : got)
+        for (int64_t i = 0; i < want.num_elements(); ++i)
+          ASSERT_EQ(outputs[0].get_double(i), want.get_double(i)) << mesh_text << " " << i;
+    }
+  }
+  // Without a pin nothing is looked up in parts.
+  const Graph graph = parse(R"(graph @main(%i: i64[3]) -> (%y: f32[3,2]) {
+  %w = constant {value = dense<f32[4,2] 1 2 3 4 5 6 7 8>} : f32[4,2]
+  %y = gather(%w, %i) {axis = 0} : f32[3,2]
+})");
+  EXPECT_THAT(plan_text(graph, propagate(graph, mesh_of("model=2"), {}, {})), HasSubstr("%y: f32[3,2]@{_,_} = gather"));
+}
+
 TEST(Ranks, AllMovesOfAMatrix) {
   const Graph graph = parse("graph @main(%x: f32[8,16]) -> (%y: f32[8,16]) {\n  %y = add(%x, %x) : f32[8,16]\n}");
   for (const char* text : {"a=2,b=2", "a=2,b=4"}) {
