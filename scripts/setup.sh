@@ -33,6 +33,7 @@ packages=(
   libfmt-dev libcli11-dev nlohmann-json3-dev libxxhash-dev zlib1g-dev libzstd-dev
   libpng-dev libjpeg62-turbo-dev libfreetype-dev
   fonts-wqy-microhei            # the text that the demo draws: Latin and Chinese letters in one small font
+  libgloo-dev                   # collectives between processes that torchrun starts
   libgtest-dev libgmock-dev libbenchmark-dev
   qemu-user g++-aarch64-linux-gnu  # tests run modules for AArch64
   libisl-dev                    # the oracle of what schedules are legal, in tests

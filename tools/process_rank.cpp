@@ -26,7 +26,7 @@ std::optional<int64_t> number_in(const char* name) {
     throw UserError({.id = "TSR-6250",
                      .message = fmt::format("{} is '{}' in the environment", name, text),
                      .node = {},
-                     .legal = "the number that mpirun sets",
+                     .legal = "the number that mpirun or torchrun sets",
                      .hint = fmt::format("unset {} to run one process alone", name)});
   return number;
 }
@@ -34,8 +34,10 @@ std::optional<int64_t> number_in(const char* name) {
 }  // namespace
 
 ProcessRank process_rank() {
-  constexpr const char* kNames[][2] = {{"OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE"}, {"PMI_RANK", "PMI_SIZE"}};
-  for (const auto& [rank_name, size_name] : kNames) {
+  constexpr const char* kNames[][3] = {{"OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE", "mpi"},
+                                       {"PMI_RANK", "PMI_SIZE", "mpi"},
+                                       {"RANK", "WORLD_SIZE", "gloo"}};
+  for (const auto& [rank_name, size_name, communicator] : kNames) {
     const auto rank = number_in(rank_name), ranks = number_in(size_name);
     if (!rank || !ranks) continue;
     if (*rank >= *ranks)
@@ -45,7 +47,7 @@ ProcessRank process_rank() {
            .node = {},
            .legal = "a rank below the number of ranks",
            .hint = fmt::format("unset {} to run one process alone", rank_name)});
-    return {*rank, *ranks};
+    return {*rank, *ranks, communicator};
   }
   return {};
 }

@@ -7,7 +7,8 @@
 
 namespace tessera {
 
-// Of Open MPI's mpirun (OMPI_COMM_WORLD_RANK and _SIZE) or MPICH's (PMI_RANK and PMI_SIZE); one process alone without.
+// Of Open MPI's mpirun (OMPI_COMM_WORLD_RANK and _SIZE) or MPICH's (PMI_RANK and PMI_SIZE); of torchrun (RANK and
+// WORLD_SIZE), whose processes have no MPI between them and use gloo; one process alone without.
 // UserError TSR-6250 where they are no such numbers.
 ProcessRank process_rank();
 
