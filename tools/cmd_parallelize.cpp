@@ -14,12 +14,18 @@
 #include "driver/model_file.h"
 #include "driver/open_sizes.h"
 #include "driver/parallelize.h"
+#include "driver/pipeline_plan.h"
 #include "graph/printer.h"
+#include "ops/op_table.h"
+#include "ops/op_util.h"
 #include "package/atomic_file.h"
+#include "pipeline_flags.h"
 #include "process_rank.h"
 #include "progress.h"
+#include "refuse.h"
 #include "support/error.h"
 #include "terminal.h"
+#include "train/weights.h"
 
 namespace tessera {
 
@@ -30,7 +36,10 @@ struct ParallelizeCommand {
   ParallelOptions options;
   std::string model, mesh, output;
   double gigabytes = 5, microseconds = 20;
-  bool values = false, json = false;
+  PipelineFlags pipeline;
+  std::string loss = "cross_entropy", optimizer = "adam";
+  int64_t rows = 1;
+  bool values = false, json = false, measured = false, classes_last = false;
 };
 
 Graph read_graph(const ParallelizeCommand& command) {
@@ -56,15 +65,83 @@ void write_plan(const ParallelizeCommand& command, const ParallelPlan& plan) {
   write_file((std::filesystem::path(command.output) / "plan.json").string(), "output", json_line(about));
 }
 
+// ---- stages ----
+
+int plan_stages(ParallelizeCommand& command) {
+  for (const auto& [is_given, name] : {std::pair{!command.options.pins.empty(), "--pin"}, {command.values, "--values"}})
+    if (is_given) refuse("TSR-4080", fmt::format("{} with --stages", name), "--mesh, or --stages without it");
+  TrainingOptions training;
+  training.loss = loss_kind(command.loss);
+  training.optimizer.kind = optimizer_kind(command.optimizer);
+  training.classes_last = command.classes_last;
+  training.guarded = true;
+  training.master_weights = true;
+  training.parallel.ranks = command.rows;
+  training.parallel.pipeline = shape_of(command.pipeline);
+  PipelineOptions options;
+  options.speed = command.options.speed;
+  options.measured = command.measured;
+  options.most_memory = command.flags.max_memory;
+  PipelinePlan plan;
+  {
+    Progress progress("planning " + std::filesystem::path(command.model).filename().string());
+    DriverOptions compile = driver_options(command.flags);
+    compile.for_training = true;
+    const DriverOptions nobody;
+    PassRunner unwatched(nobody);
+    ImportedModel read = read_model(command.model, compile, unwatched);
+    if (!read.symbols.empty()) refuse_ranges(read, "parallelize");
+    const Graph model =
+        with_shared_constants(with_own_statistics(graph_alone(std::move(read)), standard_ops()), standard_ops());
+    compile.compile.dims.clear();
+    compile.compile.shapes.clear();
+    compile.compile.max_memory = 0;  // stages are chosen by it
+    plan = make_pipeline_plan(model, training, options, compile);
+  }
+  if (!command.output.empty()) {
+    std::filesystem::create_directories(command.output);
+    write_file((std::filesystem::path(command.output) / "plan.json").string(), "output",
+               plan_json(plan.pipeline, command.model));
+  }
+  if (!command.json) {
+    std::cout << to_text(plan);
+    return kExitOk;
+  }
+  nlohmann::json chunks = nlohmann::json::array(), stages = nlohmann::json::array();
+  for (size_t c = 0; c < plan.times.size(); ++c)
+    chunks.push_back({{"stage", plan.pipeline.stage_of(static_cast<int64_t>(c))},
+                      {"begins", plan.begins[c]},
+                      {"forward_seconds", plan.times[c].forward},
+                      {"backward_seconds", plan.times[c].backward},
+                      {"given_bytes", c < plan.places.size() ? plan.places[c].bytes : 0}});
+  for (size_t s = 0; s < plan.stages.size(); ++s)
+    stages.push_back({{"parameter_bytes", plan.stages[s].parameter_bytes},
+                      {"memory_bytes", plan.stages[s].memory_bytes},
+                      {"sent_bytes", plan.stages[s].sent_bytes},
+                      {"most_alive", plan.time.most_alive[s]}});
+  std::cout << json_line({{"model", command.model},
+                          {"cuts", plan.pipeline.cuts},
+                          {"chunks", chunks},
+                          {"stages", stages},
+                          {"seconds", plan.time.seconds},
+                          {"seconds_alone", plan.alone_seconds},
+                          {"bubble", plan.time.bubble()}});
+  return kExitOk;
+}
+
 int parallelize(ParallelizeCommand& command) {
+  command.options.speed.bytes_per_second = command.gigabytes * 1e9;
+  command.options.speed.latency_seconds = command.microseconds * 1e-6;
+  if (command.pipeline.stages > 1 || command.pipeline.micro_batches > 1) {
+    if (!command.mesh.empty()) refuse("TSR-4080", "--mesh with --stages", "one of the two");
+    return plan_stages(command);
+  }
   if (const std::string wrong = parse_mesh(command.mesh, command.options.mesh); !wrong.empty())
     throw UserError({.id = "TSR-2110",
                      .message = fmt::format("--mesh {}: {}", command.mesh, wrong),
                      .node = {},
                      .legal = "axes with extents, such as data=2,model=2",
                      .hint = {}});
-  command.options.speed.bytes_per_second = command.gigabytes * 1e9;
-  command.options.speed.latency_seconds = command.microseconds * 1e-6;
   ParallelPlan plan;
   {
     Progress progress("planning " + std::filesystem::path(command.model).filename().string());
@@ -102,12 +179,11 @@ int parallelize(ParallelizeCommand& command) {
 Command add_parallelize_command(CLI::App& root) {
   const auto command = std::make_shared<ParallelizeCommand>();
   ParallelizeCommand& c = *command;
-  CLI::App* app = root.add_subcommand("parallelize", "Plan how several processes run a model together");
+  CLI::App* app = root.add_subcommand("parallelize", "Plan how several processes run a model, or train it in stages");
   app->add_option("MODEL", c.model, "The model: ONNX, TFLite, or a graph as text")->required()->type_name("");
   app->add_option("--mesh", c.mesh,
                   "The processes, as a grid: axes with extents. The axis `data` cuts inputs along "
                   "dimension 0")
-      ->required()
       ->type_name("data=2,model=2");
   app->add_option("--pin", c.options.pins, "How an input or a constant lies: one mesh axis, or _, for each dimension")
       ->allow_extra_args(false)
@@ -122,6 +198,19 @@ Command add_parallelize_command(CLI::App& root) {
       ->capture_default_str()
       ->check(CLI::NonNegativeNumber)
       ->type_name("US");
+  add_pipeline_flags(*app, c.pipeline, "--schedule");
+  app->add_option("--loss", c.loss, "Of stages: what training makes smaller")
+      ->check(CLI::IsMember(std::vector<std::string>(loss_names().begin(), loss_names().end())))
+      ->capture_default_str()
+      ->type_name("NAME");
+  app->add_option("--optimizer", c.optimizer, "Of stages: how parameters follow their gradients")
+      ->check(CLI::IsMember(std::vector<std::string>(optimizer_names().begin(), optimizer_names().end())))
+      ->capture_default_str()
+      ->type_name("NAME");
+  app->add_flag("--classes-last", c.classes_last,
+                "Of stages: scores are [N, ..., classes], as language models give them");
+  app->add_flag("--measure", c.measured,
+                "Of stages: run pieces of the model on this machine, instead of predicting them");
   app->add_flag("--values", c.values, "Print the sharding of each value, and why nodes are not divided");
   app->add_flag("--json", c.json, "Print one line of JSON instead of text");
   add_compile_flags(*app, c.flags);
@@ -129,7 +218,10 @@ Command add_parallelize_command(CLI::App& root) {
       "Examples:\n"
       "  tessera parallelize gpt.graph --mesh data=2,model=2\n"
       "  tessera parallelize mlp.onnx --dim batch=32 --mesh model=4 --pin w1=@{_,model} --values\n"
-      "  tessera parallelize gpt.graph --mesh data=2,model=2 -o plan && mpirun -n 4 tessera run plan");
+      "  tessera parallelize gpt.graph --mesh data=2,model=2 -o plan && mpirun -n 4 tessera run plan\n"
+      "  tessera parallelize gpt.graph --dim n=4 --stages 2 --micro-batches 8 -o plan && mpirun -n 2 tessera train "
+      "gpt.graph "
+      "--data text.npz --plan plan");
   return {app, [command] { return parallelize(*command); }};
 }
 

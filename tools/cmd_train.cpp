@@ -19,15 +19,18 @@
 #include "driver/training/train_model.h"
 #include "driver/training/training_report.h"
 #include "loss_curve.h"
+#include "pipeline_flags.h"
 #include "process_rank.h"
 #include "progress.h"
 #include "stop_on_interrupt.h"
+#include "supervise.h"
 #include "support/error.h"
 #include "support/refuse.h"
 #include "terminal.h"
 #include "train/loss.h"
 #include "train/optimizers.h"
 #include "training_file.h"
+#include "types/mesh.h"
 
 namespace tessera {
 
@@ -39,7 +42,9 @@ struct TrainCommand {
   TrainingFile data;
   TrainSettings settings;
   std::vector<std::string> features;
-  bool json = false, quiet = false;
+  PipelineFlags pipeline;
+  int64_t processes = 0, restarts = 0;
+  bool goes_on = false, json = false, quiet = false;
 };
 
 void refuse_one_file_twice(std::vector<std::string> written) {
@@ -83,14 +88,16 @@ void reset_peak_memory() { std::ofstream("/proc/self/clear_refs") << "5"; }
 
 void print_plan(const TrainingPlan& plan, bool resumes) {
   const DataParallel& parallel = plan.parallel;
+  const int64_t processes = parallel.ranks * parallel.pipeline.stages;
   fmt::print("{} parameters ({} numbers), {} samples for training, {} for testing, {} steps of {} an epoch\n",
              plan.num_parameters, plan.num_numbers, plan.train, plan.test, plan.steps_per_epoch, plan.batch);
   if (parallel.is_used())
-    fmt::print("{} process{}, {} part{} of {} samples a step\n", parallel.ranks, parallel.ranks == 1 ? "" : "es",
+    fmt::print("{} process{}, {} part{} of {} samples a step\n", processes, processes == 1 ? "" : "es",
                parallel.parts(), parallel.parts() == 1 ? "" : "s", plan.batch / parallel.parts());
-  if (parallel.is_cut())
-    fmt::print("each process keeps {:.1f} MB of parameters and {:.1f} MB of the optimizer's states\n",
-               static_cast<double>(plan.parameter_bytes) / 1e6, static_cast<double>(plan.optimizer_bytes) / 1e6);
+  if (parallel.pipeline.is_used()) fmt::print("{}\n", to_text(parallel.pipeline));
+  if (parallel.is_cut() || parallel.pipeline.stages > 1)
+    fmt::print("{} keeps {:.1f} MB of parameters and {:.1f} MB of the optimizer's states\n",
+               parallel.is_cut() ? "each process" : "this stage", static_cast<double>(plan.parameter_bytes) / 1e6, static_cast<double>(plan.optimizer_bytes) / 1e6);
   fmt::print("compiled in {:.1f} s\n", plan.compile_seconds);
   if (resumes) fmt::print("going on after step {}\n", plan.steps_done);
   std::fflush(stdout);
@@ -108,7 +115,24 @@ void print_epoch(const EpochReport& report, const TrainingPlan& plan, int64_t ep
   std::fflush(stdout);
 }
 
+// The processes that do it are started here, and again when one of them has ended.
+int train_supervised(const TrainCommand& command) {
+  const TrainSettings& settings = command.settings;
+  if (command.restarts > 0 && settings.checkpoint.empty())
+    refuse("TSR-4080", "--restarts without --checkpoint", "a file from which a group goes on");
+  std::vector<std::string> arguments = arguments_without({"--processes", "--restarts"});
+  if (command.restarts > 0 && !command.goes_on) arguments.emplace_back("--continue");
+  if (command.restarts > 0 && settings.checkpoint_steps == 0)
+    arguments.insert(arguments.end(), {"--checkpoint-steps", "1"});
+  return supervise(arguments, {command.processes, command.restarts, settings.checkpoint});
+}
+
 int run_training(TrainCommand command) {
+  if (command.goes_on && command.settings.checkpoint.empty())
+    refuse("TSR-4080", "--continue without --checkpoint", "a file to go on from, once it is there");
+  if (command.processes > 0) return train_supervised(command);
+  if (command.goes_on && command.settings.resume.empty() && std::filesystem::exists(command.settings.checkpoint))
+    command.settings.resume = command.settings.checkpoint;
   const ProcessRank process = process_rank();
   command.settings.features = feature_pairs(command.features);
   refuse_files(command);
@@ -145,7 +169,7 @@ int run_training(TrainCommand command) {
       .stop = &StopOnInterrupt::asked(),
   };
   const TrainingOutcome outcome =
-      train_model(command.model, command.output, settings, data, driver_options(command.compile), process, watch);
+      train_model(command.model, command.output, settings, data, driver_options(command.compile), {process, shape_of(command.pipeline, process)}, watch);
   interrupt.reset();
   const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - started).count();
   if (outcome.loop.interrupted) {
@@ -265,10 +289,26 @@ Command add_train_command(CLI::App& root) {
                   "too; 0: nothing")
       ->check(CLI::Range(0, 3))
       ->capture_default_str();
+  add_pipeline_flags(*app, c.pipeline, "--pipeline");
+  app->add_option("--plan", c.pipeline.plan, "Stages as 'tessera parallelize --stages' has planned them")
+      ->type_name("FOLDER");
   app->add_option("--seed", s.seed, "Of the order of samples")->capture_default_str();
   app->add_flag("--in-order", s.in_order, "Every epoch sees the samples in the order of the file");
   app->add_option("--checkpoint", s.checkpoint, "Keep parameters and moments here, after each epoch and on Ctrl-C")
       ->type_name("FILE.safetensors");
+  app->add_option("--checkpoint-steps", s.checkpoint_steps, "And after every so many steps; 0: not")
+      ->check(CLI::NonNegativeNumber)
+      ->capture_default_str();
+  app->add_flag("--continue", c.goes_on, "Go on from the checkpoint, where it is there already");
+  app->add_option("--processes", c.processes, "Start so many processes of this command, by mpirun; 0: this one does it")
+      ->check(CLI::Range(int64_t{0}, int64_t{kMostRanks}))
+      ->capture_default_str();
+  app->add_option(
+         "--restarts", c.restarts,
+         "With --processes: when one of them has ended, start all again, at most so often, from a checkpoint of "
+         "every step")
+      ->check(CLI::NonNegativeNumber)
+      ->capture_default_str();
   app->add_option("--resume", s.resume, "Go on from a checkpoint: the same bits as without the break")
       ->type_name("FILE.safetensors");
   app->add_option("--curve", c.curve, "Draw the loss of every step")->type_name("FILE.svg");
@@ -286,7 +326,9 @@ Command add_train_command(CLI::App& root) {
       "  tessera train lenet.onnx --data digits.npz --scale 0.0625 --epochs 30 -o lenet.so\n"
       "  tessera train mlp.graph --data digits.npz --optimizer sgd --momentum 0.9 --lr 0.05 --curve loss.svg\n"
       "  tessera train net.onnx --data d.npz --checkpoint net.safetensors --resume net.safetensors\n"
-      "  mpirun -n 2 tessera train lenet.onnx --data digits.npz -o lenet.so");
+      "  mpirun -n 2 tessera train lenet.onnx --data digits.npz -o lenet.so\n"
+      "  tessera train lenet.onnx --data digits.npz --processes 4 --restarts 10 --checkpoint lenet.safetensors\n"
+      "  mpirun -n 2 tessera train gpt.graph --data text.npz --stages 2 --micro-batches 8");
   return {app, [command] { return run_training(*command); }};
 }
 

@@ -56,9 +56,10 @@ struct TrainSettings {
   // the same states. Of one process, without channels that are cut out.
   bool with_step = false;
 
-  std::string checkpoint;  // a file that parameters and moments are kept in after each epoch; empty: none
-  std::string resume;      // one to go on from
-  std::string step;        // a file that the step is written to, as a graph
+  std::string checkpoint;        // a file that parameters and moments are kept in after each epoch; empty: none
+  int64_t checkpoint_steps = 0;  // and after every so many steps; 0: not
+  std::string resume;            // one to go on from
+  std::string step;              // a file that the step is written to, as a graph
 };
 
 // Borrowed until the call returns. Dimension 0 numbers the samples.

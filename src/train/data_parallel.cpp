@@ -19,8 +19,6 @@ namespace {
 constexpr size_t kCount = 1;  // its place among the results
 constexpr const char* kAxis = "data";
 
-std::string mesh_of(const DataParallel& how) { return Mesh{{{kAxis, how.ranks}}}.to_string(); }
-
 [[noreturn]] void refuse(const std::string& found, const std::string& legal) {
   throw UserError({.id = "TSR-2085", .message = found, .node = {}, .legal = legal, .hint = {}});
 }
@@ -147,25 +145,17 @@ class Sharing {
     return graph;
   }
 
-  // The sum of the rows: neighbours first, then neighbouring sums.
   ValueId tree(const GraphOps& o, ValueId rows, const Shape& shape) const {
-    std::vector<ValueId> level;
+    PartTree sum(o);
     const Shape all = o.type(rows).shape;
     for (int64_t leaf = 0; leaf < how_.leaves; ++leaf) {
       std::vector<int64_t> starts(all.size(), 0), steps(all.size(), 1);
       starts[0] = leaf;
       Shape sizes = all;
       sizes[0] = 1;
-      level.push_back(
-          reshaped(o, o.op("slice", {rows}, {{"starts", starts}, {"sizes", sizes}, {"steps", steps}}), shape));
+      sum.add(reshaped(o, o.op("slice", {rows}, {{"starts", starts}, {"sizes", sizes}, {"steps", steps}}), shape));
     }
-    while (level.size() > 1) {
-      std::vector<ValueId> next;
-      for (size_t i = 0; i + 1 < level.size(); i += 2) next.push_back(o.add(level[i], level[i + 1]));
-      if (level.size() % 2 == 1) next.push_back(level.back());
-      level = std::move(next);
-    }
-    return level[0];
+    return sum.sum();
   }
 
   const Graph& step_;
@@ -179,7 +169,37 @@ class Sharing {
 void check_data_parallel(const DataParallel& how) {
   if (how.ranks < 1 || how.leaves < 0 || how.leaves % how.ranks != 0)
     refuse(fmt::format("{} leaves for {} ranks", how.leaves, how.ranks), "as many leaves for each rank");
+  check_pipeline(how.pipeline);
+  const int64_t micro_batches = how.pipeline.micro_batches;
+  if (how.pipeline.is_used() && how.leaves > 0 && how.leaves != how.ranks * micro_batches)
+    refuse(fmt::format("{} leaves for {} micro-batches of {} ranks", how.leaves, micro_batches, how.ranks),
+           "as many leaves as micro-batches");
+  if (how.pipeline.is_used() && how.leaves > 0 && how.ranks > 1 && (micro_batches & (micro_batches - 1)) != 0)
+    refuse(fmt::format("leaves of {} micro-batches of several ranks", micro_batches),
+           "a power of two of micro-batches, whose sum is a part of the tree");
+  if (how.pipeline.is_used() && how.zero > 0) refuse("zero of a pipeline", "zero = 0");
   if (how.zero < 0 || how.zero > 3) refuse(fmt::format("zero = {}", how.zero), "0, or a stage from 1 to 3");
+}
+
+Mesh mesh_of(const DataParallel& how) {
+  if (!how.pipeline.is_used()) return Mesh{{{kAxis, how.ranks}}};
+  return Mesh{{{kAxis, how.ranks}, {"stage", how.pipeline.stages}}};
+}
+
+void PartTree::add(ValueId part) {
+  sums_.emplace_back(1, part);
+  while (sums_.size() > 1 && sums_[sums_.size() - 2].first == sums_.back().first) {
+    const auto [count, right] = sums_.back();
+    sums_.pop_back();
+    sums_.back() = {2 * count, o_.add(sums_.back().second, right)};
+  }
+}
+
+ValueId PartTree::sum() const {
+  check(!sums_.empty(), "the sum of no parts");
+  ValueId sum = sums_.back().second;
+  for (size_t i = sums_.size() - 1; i-- > 0;) sum = o_.add(sums_[i].second, sum);
+  return sum;
 }
 
 Graph share_batch(const Graph& step, size_t num_batched, size_t num_alike, const DataParallel& how,
@@ -190,8 +210,9 @@ Graph share_batch(const Graph& step, size_t num_batched, size_t num_alike, const
 }
 
 ValueId collective(const GraphOps& o, const char* op, ValueId v, const DataParallel& how, const char* kind,
-                   const std::string& name) {
-  Attrs attrs = {{"axes", std::string(kAxis)}, {"mesh", mesh_of(how)}};
+                   const std::string& name, const std::string& along, int64_t turn) {
+  Attrs attrs = {{"axes", along}, {"mesh", mesh_of(how).to_string()}};
+  if (turn != 0) attrs.set("turn", turn);
   if (kind) attrs.set("kind", std::string(kind));
   return o.builder.add(o.ops.get(op), {v}, std::move(attrs), name);
 }

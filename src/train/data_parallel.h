@@ -16,35 +16,57 @@
 #pragma once
 
 #include <cstdint>
+#include <string>
+#include <utility>
+#include <vector>
 
 #include "graph/graph.h"
 #include "graph/op_def.h"
 #include "train/graph_ops.h"
+#include "train/pipeline_schedule.h"
+#include "types/mesh.h"
 
 namespace tessera::inline train {
 
 struct DataParallel {
-  int64_t ranks = 1;
+  int64_t ranks = 1;   // that share the batch; of a pipeline, each of these is a row of stages
   int64_t leaves = 0;  // a multiple of `ranks`; 0: as many as ranks, and the order of sums is the communicator's
   // What each rank keeps a part of only, as the stages of ZeRO number it: 1 the optimizer's moments, 2 gradients, too,
   // 3 parameters, too.
   int64_t zero = 0;
   int64_t rank = 0;  // whose step it is, where parts differ
+  PipelineShape pipeline = {};
 
   bool is_cut() const { return zero > 0 && ranks > 1; }
-  bool is_used() const { return ranks > 1 || leaves > 0; }
-  int64_t parts() const { return leaves > 0 ? leaves : ranks; }  // of the whole batch
-  int64_t parts_of_rank() const { return leaves > 0 ? leaves / ranks : 1; }
+  bool is_used() const { return ranks > 1 || leaves > 0 || pipeline.is_used(); }
+  int64_t parts() const { return leaves > 0 ? leaves : ranks * pipeline.micro_batches; }  // of the whole batch
+  int64_t parts_of_rank() const { return leaves > 0 ? leaves / ranks : pipeline.micro_batches; }
+  // Which part of the whole batch is this rank's i-th. Those of a pipeline are neighbours, whose sums are then parts of
+  // the tree.
+  int64_t part(int64_t i) const { return pipeline.is_used() ? rank * parts_of_rank() + i : i * ranks + rank; }
 };
 
-// UserError TSR-2085 where `leaves` is no multiple of `ranks`, `zero` no stage, or a batched input has no samples along
-// dimension 0.
+// UserError TSR-2085 where `leaves` is no multiple of `ranks`, or not as many as a pipeline's micro-batches, `zero` no
+// stage, or a batched input has no samples along dimension 0; TSR-2086 of a pipeline.
 void check_data_parallel(const DataParallel& how);
 // `num_alike`: so many results behind the first two are the same on all ranks already. REQUIRES: 0 with leaves.
 Graph share_batch(const Graph& step, size_t num_batched, size_t num_alike, const DataParallel& how, const OpTable& ops);
 
 // The collective `op` ("all_reduce", "all_gather", ...) of all ranks; of those that combine, `kind` says how ("sum").
+// `along`: of a pipeline's mesh "data=2,stage=2"; else all ranks are along "data".
 ValueId collective(const GraphOps& o, const char* op, ValueId v, const DataParallel& how, const char* kind = nullptr,
-                   const std::string& name = "");
+                   const std::string& name = "", const std::string& along = "data", int64_t turn = 0);
+Mesh mesh_of(const DataParallel& how);
+// The sum of the rows, the parts of a batch: neighbours first, then neighbouring sums.
+class PartTree {
+ public:
+  explicit PartTree(const GraphOps& o) : o_(o) {}
+  void add(ValueId part);
+  ValueId sum() const;  // REQUIRES: there was a part
+
+ private:
+  const GraphOps& o_;
+  std::vector<std::pair<int64_t, ValueId>> sums_;  // of so many parts, ever fewer
+};
 
 }  // namespace tessera::inline train

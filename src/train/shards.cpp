@@ -41,8 +41,8 @@ ValueId Shards::own(ValueId row) const {
 
 ValueId Shards::sum(ValueId v) const { return collective(o_, "reduce_scatter", row(v), how_, "sum"); }
 
-ValueId Shards::whole(ValueId own, const Shape& shape) const {
-  const ValueId all = collective(o_, "all_gather", own, how_);
+ValueId Shards::whole(ValueId own, const Shape& shape, int64_t turn) const {
+  const ValueId all = collective(o_, "all_gather", own, how_, nullptr, "", "data", turn);
   const TensorType type{o_.type(own).dtype, shape, {}};
   const int64_t elements = type.num_elements();
   const ValueId row =
@@ -63,7 +63,8 @@ Graph gathering(int64_t bytes, const DataParallel& how, const OpTable& ops) {
   GraphBuilder builder(graph);
   builder.set_loc("gather");
   const GraphOps o{builder, ops};
-  graph.outputs = {collective(o, "all_gather", part, how)};
+  const bool of_stages = how.pipeline.stages > 1;
+  graph.outputs = {collective(o, "all_gather", part, how, nullptr, "", of_stages ? "stage" : "data")};
   return graph;
 }
 

@@ -25,8 +25,8 @@ class Shards {
   ValueId own(ValueId row) const;
   // This rank's part of the sum of all ranks' v.
   ValueId sum(ValueId v) const;
-  // What all ranks' parts are together, in this shape.
-  ValueId whole(ValueId own, const Shape& shape) const;
+  // What all ranks' parts are together, in this shape; `turn`: of the collective.
+  ValueId whole(ValueId own, const Shape& shape, int64_t turn = 0) const;
   // Of rows of all ranks, [ranks, size]: this rank's part of each.
   ValueId exchanged(ValueId v) const;
 
@@ -37,7 +37,7 @@ class Shards {
   const DataParallel& how_;
 };
 
-// @gather(part: u8[bytes]) -> (all: u8[ranks * bytes]): what is written of parts.
+// @gather(part: u8[bytes]) -> (all: u8[ranks * bytes]): what is written of parts; of a pipeline, of all stages.
 Graph gathering(int64_t bytes, const DataParallel& how, const OpTable& ops);
 
 }  // namespace tessera::inline train

@@ -17,6 +17,8 @@
 #include "support/error.h"
 #include "train/dropout.h"
 #include "train/fake_quantization.h"
+#include "train/gather_parameters.h"
+#include "train/pipeline.h"
 #include "train/shards.h"
 #include "train/weights.h"
 
@@ -87,7 +89,18 @@ class StepBuilder {
   StepBuilder(const Graph& model, const TrainingOptions& options, const OpTable& ops)
       : model_(model), options_(options), ops_(ops), map_(model.values().size(), -1) {}
 
+  ModelWithLoss with_loss() {
+    prepare();
+    return {std::move(graph_), num_batched()};
+  }
+
   TrainingStep build() {
+    prepare();
+    return update();
+  }
+
+ private:
+  void prepare() {
     check_optimizer(options_.optimizer);
     if (!(options_.clip_norm >= 0)) refuse("TSR-2081", fmt::format("clip_norm = {}", options_.clip_norm), "0 or more");
     if (!(options_.label_smoothing >= 0 && options_.label_smoothing < 1))
@@ -108,12 +121,21 @@ class StepBuilder {
     if (options_.parallel.is_cut() && (!options_.weighed.empty() || !options_.distillation.features.empty()))
       refuse("TSR-2085", "importance of channels, or features of a teacher, of gradients that ranks have parts of",
              "zero = 0");
+    if (options_.parallel.pipeline.is_used()) refuse_in_pipeline();
     choose_parameters();
     forward();
-    return update();
   }
 
- private:
+  void refuse_in_pipeline() const {
+    const char* found = !options_.weighed.empty() || !options_.masked.empty() ? "masks or importance of weights"
+                        : options_.distillation.teacher                       ? "a teacher"
+                        : options_.loss_scale > 0                             ? "a scaled loss"
+                                                                              : nullptr;
+    if (found) refuse("TSR-2086", fmt::format("{} in a pipeline", found), "a step without it, or one stage");
+  }
+
+  size_t num_batched() const { return model_.inputs.size() + 1; }
+
   void choose_parameters() {
     std::set<std::string> frozen(options_.frozen.begin(), options_.frozen.end());
     for (const ValueId value : parameters_of(model_))
@@ -128,10 +150,11 @@ class StepBuilder {
     for (const Node& node : model_.nodes())
       if (node.op->kind == OpKind::kConstant && statistics.count(node.outputs[0]))
         statistics_.push_back(node.outputs[0]);
-    if (options_.parallel.leaves > 0 && !statistics_.empty())
+    if ((options_.parallel.leaves > 0 || options_.parallel.pipeline.is_used()) && !statistics_.empty())
       refuse("TSR-2085",
-             fmt::format("'{}' follows the whole batch, and leaves are parts of it", model_.value(statistics_[0]).name),
-             "a model without batch normalisations, or no leaves");
+             fmt::format("'{}' follows the whole batch, and {} are parts of it", model_.value(statistics_[0]).name,
+                         options_.parallel.pipeline.is_used() ? "micro-batches" : "leaves"),
+             "a model without batch normalisations, or no leaves and no stages");
   }
 
   TensorPtr initial(ValueId constant) const {
@@ -470,11 +493,30 @@ class StepBuilder {
     for (const ValueId value : parameters_) wrt.push_back(state_of_.at(value));
     for (const Projection& projection : projections_) wrt.push_back(projection.input);
     const size_t num_own = model_.inputs.size() + 2;
-    Graph graph = share_batch(gradients(graph_, scaled_loss_ >= 0 ? scaled_loss_ : graph_.outputs[0], wrt, ops_),
-                              model_.inputs.size() + 1, statistics_.size(), options_.parallel, ops_);
+    const PipelineShape& pipeline = options_.parallel.pipeline;
+    const std::vector<ValueId> all_parameters = parameters_;
+    std::vector<int64_t> stages;
+    Graph graph;
+    if (pipeline.is_used()) {
+      stages = stages_of_parameters(graph_, num_batched(), pipeline);
+      for (int64_t& stage : stages) stage = std::max<int64_t>(stage, 0);
+      graph = pipeline_step(graph_, num_batched(), wrt, options_.parallel, ops_).graph;
+      size_t place = 0;
+      std::erase_if(parameters_, [&](ValueId) { return stages[place++] != pipeline.stage; });
+    } else {
+      graph = share_batch(gradients(graph_, scaled_loss_ >= 0 ? scaled_loss_ : graph_.outputs[0], wrt, ops_),
+                          num_batched(), statistics_.size(), options_.parallel, ops_);
+    }
+    ValueId messages = -1;
+    if (pipeline.is_used()) {
+      messages = graph.outputs.back();
+      graph.outputs.pop_back();
+    }
     std::vector<TensorType> whole;  // of the parameters
     for (size_t i = 0; i < parameters_.size(); ++i) whole.push_back(graph.type(graph.inputs[num_own + i]));
-    if (has_parts()) graph = of_parts(graph, num_own);
+    if (has_parts() && options_.parallel.leaves == 0)
+      graph = gather_parameters(graph, num_own, parameters_.size(), statistics_.size(), options_.parallel, ops_);
+    else if (has_parts()) graph = of_parts(graph, num_own);
     GraphBuilder builder(graph);
     const GraphOps o{builder, ops_};
     const ValueId rate = graph.inputs[num_own - 1];
@@ -576,12 +618,34 @@ class StepBuilder {
     } else {
       last[0].after = kept_unless_ok(o, number, done);
     }
+    if (messages >= 0) graph.outputs.push_back(messages);
     std::rotate(last.begin(), last.begin() + 1, last.end());  // the number of steps is the last of all
     for (const auto* more : {&moments, &masks, &weighed, &last})
       states.insert(states.end(), more->begin(), more->end());
+    if (pipeline.is_used()) {
+      step.parameters.clear();
+      for (const ValueId value : all_parameters) step.parameters.push_back(model_.value(value).name);
+      step.placed = placed_states(all_parameters, stages);
+    }
     finish(graph, num_own, states);
     step.graph = std::move(graph);
     return step;
+  }
+
+  // Of a pipeline: what update() makes, of all stages.
+  std::vector<PlacedState> placed_states(const std::vector<ValueId>& parameters,
+                                         const std::vector<int64_t>& stages) const {
+    std::vector<PlacedState> placed;
+    for (size_t i = 0; i < parameters.size(); ++i)
+      placed.push_back({model_.value(parameters[i]).name, graph_.type(state_of_.at(parameters[i])), stages[i]});
+    for (size_t i = 0; i < parameters.size(); ++i)
+      for (const std::string& name : moment_names(options_.optimizer)) {
+        const TensorType type = placed[i].type;
+        placed.push_back(
+            {fmt::format("{}.{}", placed[i].name, name), {updated_in(type.dtype), type.shape, {}}, stages[i]});
+      }
+    placed.push_back({"training.step", {DType::kI64, {}, {}}, -1});
+    return placed;
   }
 
   // How much the loss changes without what one entry of a parameter's dimension makes.
@@ -616,7 +680,8 @@ class StepBuilder {
     }
   }
 
-  // Ranks keep parts of the parameters, and put them together in each step.
+  // Ranks keep parts of the parameters, and put them together in each step; for leaves, which are parts of a loop,
+  // before all else.
   bool has_parts() const { return options_.parallel.is_cut() && options_.parallel.zero > 2; }
 
   // The graph of whole parameters, whose inputs stand behind the first `num_own`, as one of this rank's parts.
@@ -694,6 +759,13 @@ class StepBuilder {
     return name;
   }
 
+  // Gradients of which this rank has some: a norm is a sum over the others', too.
+  ValueId of_all(const GraphOps& o, ValueId sum) const {
+    if (options_.parallel.is_cut()) return over_ranks(o, "sum", sum);
+    if (options_.parallel.pipeline.stages < 2) return sum;
+    return collective(o, "all_reduce", sum, options_.parallel, "sum", "", "stage");
+  }
+
   // All gradients times min(1, clip_norm / (norm + 1e-6)), as torch.nn.utils.clip_grad_norm_ does.
   void clip(const GraphOps& o, std::vector<ValueId>& given) {
     o.builder.set_loc("training.clip_norm");
@@ -705,7 +777,8 @@ class StepBuilder {
       const ValueId squares = o.op("reshape", {product}, {{"shape", Shape{}}});
       sum = sum < 0 ? squares : o.add(sum, squares);
     }
-    if (options_.parallel.is_cut()) sum = over_ranks(o, "sum", sum);
+    if (sum < 0) sum = o.zero(model_.type(model_.outputs[0]).dtype);
+    sum = of_all(o, sum);
     const DType dtype = o.type(sum).dtype;
     if (options_.guarded) require(o, finite(o, sum));
     const ValueId part = o.div(o.scalar(options_.clip_norm, dtype), o.plus(o.sqrt(sum), 1e-6));
@@ -741,6 +814,10 @@ std::vector<std::string> parameter_names(const Graph& model, const OpTable&) {
   std::vector<std::string> names;
   for (const ValueId value : parameters_of(model)) names.push_back(model.value(value).name);
   return names;
+}
+
+ModelWithLoss model_with_loss(const Graph& model, const TrainingOptions& options, const OpTable& ops) {
+  return StepBuilder(model, options, ops).with_loss();
 }
 
 TrainingStep training_step(const Graph& model, const TrainingOptions& options, const OpTable& ops) {

@@ -91,18 +91,34 @@ struct CutState {
   TensorType whole;
 };
 
+// A state of all stages of a pipeline, and which of them has it; -1: all.
+struct PlacedState {
+  std::string name;
+  TensorType type;
+  int64_t stage = -1;
+};
+
 // The states are the parameters, the statistics, the moments and, last, the number of steps done.
 struct TrainingStep {
   Graph graph;
-  std::vector<std::string> parameters, statistics;
+  std::vector<std::string> parameters, statistics;  // of all stages
   std::vector<CutState> cut;
+  std::vector<PlacedState> placed;  // of a pipeline: all states, in the order of one process's
+};
+
+// The model with its loss, for one part of a batch, as a pipeline cuts it (pipeline.h).
+struct ModelWithLoss {
+  Graph graph;
+  size_t num_batched = 0;
 };
 
 // With `parallel`, the step's batch is all parts of one rank, and its results are those of all ranks'
 // (data_parallel.h); batch normalisations take the mean and variance of all ranks' samples then.
 // UserError TSR-2085 (parts, or leaves of a model with batch normalisations, whose statistics are a whole batch's),
-// TSR-2081 (numbers), TSR-2082 (the model has states, or no output that the loss takes), TSR-2083 (a frozen name that
-// is no parameter, or nothing to learn), TSR-2072 (operators without a gradient).
+// TSR-2086 (stages of a pipeline), TSR-2081 (numbers), TSR-2082 (the model has states, or no output that the loss
+// takes), TSR-2083 (a frozen name that is no parameter, or nothing to learn), TSR-2072 (operators without a gradient).
 TrainingStep training_step(const Graph& model, const TrainingOptions& options, const OpTable& ops);
+// The same errors.
+ModelWithLoss model_with_loss(const Graph& model, const TrainingOptions& options, const OpTable& ops);
 
 }  // namespace tessera::inline train

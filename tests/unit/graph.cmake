@@ -23,6 +23,8 @@ foreach(test derivative_tables_test second_order_test control_flow_gradients_tes
 endforeach()
 tessera_test(training_step_test SOURCES training_step_test.cpp LINKS tessera_train tessera_interp WHOLE)
 tessera_test(zero_stages_test SOURCES zero_stages_test.cpp LINKS tessera_train tessera_interp WHOLE)
+# Stages of a pipeline.
+tessera_test(pipeline_test SOURCES pipeline_test.cpp LINKS tessera_train tessera_interp WHOLE)
 tessera_test(training_options_test SOURCES training_options_test.cpp LINKS tessera_train tessera_interp WHOLE)
 tessera_test(quantize_test SOURCES quantize_test.cpp LINKS tessera_quantize tessera_interp WHOLE)
 tessera_test(quantize_schemes_test SOURCES quantize_schemes_test.cpp LINKS tessera_quantize tessera_interp WHOLE)

@@ -1,5 +1,6 @@
 #include "driver/training/learner.h"
 
+#include <algorithm>
 #include <cmath>
 #include <utility>
 
@@ -22,6 +23,7 @@
 #include "train/fake_quantization.h"
 #include "train/not_finite.h"
 #include "train/weights.h"
+#include "types/collective.h"
 
 namespace tessera::inline driver {
 
@@ -65,6 +67,13 @@ ImportedModel finished(ImportedModel model, const Finish& finish) {
   return model;
 }
 
+bool has_collectives(const Graph& graph) {
+  return std::any_of(graph.nodes().begin(), graph.nodes().end(), [](const Node& node) {
+    return find_collective_kind(node.op->name) ||
+           std::any_of(node.regions.begin(), node.regions.end(), [](const GraphPtr& r) { return has_collectives(*r); });
+  });
+}
+
 }  // namespace
 
 Graph read_graph(const std::string& path, const TrainingRequest& request, int64_t batch) {
@@ -87,10 +96,17 @@ Graph with_fake_integers(const Graph& learner, const TrainingRequest& request) {
   return request.settings.qat ? with_fake_quantization(learner, quantisation_of(request), standard_ops()) : learner;
 }
 
-std::unique_ptr<Model> compiled(Graph graph, const TrainingRequest& request) {
+DriverOptions options_of_graph(const TrainingRequest& request) {
   DriverOptions options = request.driver;
-  options.compile.dims.clear();  // the graph has no open sizes any more
+  options.compile.dims.clear();
   options.compile.shapes.clear();
+  return options;
+}
+
+std::unique_ptr<Model> compiled(Graph graph, const TrainingRequest& request) {
+  DriverOptions options = options_of_graph(request);
+  if (request.communicator != "mpi" && has_collectives(graph))
+    options.compile.places.push_back("*=" + request.communicator);
   options.emit = Emit::kModule;
   PassRunner runner(options);
   const std::string name = graph.name;
@@ -104,9 +120,7 @@ std::string cause_of(const Graph& step, const std::vector<Tensor>& inputs, const
       for (int64_t e = 0; e < inputs[i].num_elements(); ++e)
         if (const double number = inputs[i].get_double(e); !std::isfinite(number))
           return fmt::format("'{}' has {} before the step", step.value(step.inputs[i]).name, number);
-  DriverOptions options = request.driver;
-  options.compile.dims.clear();
-  options.compile.shapes.clear();
+  const DriverOptions options = options_of_graph(request);
   try {
     const FiniteProbe probe = finite_probe(step, standard_ops());
     CompiledEvaluator evaluator(options, 1);

@@ -20,6 +20,7 @@ struct TrainingRequest {
   const std::string &model, &output;
   const TrainSettings& settings;
   const DriverOptions& driver;
+  const std::string& communicator;  // by which processes reach each other: the kind of a device
 };
 
 // For so many samples, where the model leaves that open.
@@ -30,6 +31,8 @@ Graph learner(const Graph& graph, const TrainingRequest& request);
 // With the values that fake quantisation makes of what its products read, where the request asks for it.
 Graph with_fake_integers(const Graph& learner, const TrainingRequest& request);
 
+// For a graph that has no open sizes any more.
+DriverOptions options_of_graph(const TrainingRequest& request);
 std::unique_ptr<Model> compiled(Graph graph, const TrainingRequest& request);
 
 // What in the step first gave numbers that are not finite, of its inputs and states: a sentence; empty: not found.

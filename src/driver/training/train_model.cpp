@@ -10,6 +10,7 @@
 #include <utility>
 
 #include "driver/engine/output_guard.h"
+#include "driver/pipeline_plan.h"
 #include "driver/training/learner.h"
 #include "driver/training/pruning.h"
 #include "driver/training/trained_bundle.h"
@@ -109,8 +110,10 @@ int64_t batch_of(const TensorType& input) {
 }
 
 // How this process shares batches with others, and the samples of one part.
-DataParallel shared_with(const ProcessRank& process, const TrainSettings& settings) {
-  const DataParallel parallel{process.ranks, settings.leaves, settings.zero, process.rank};
+DataParallel shared_with(const TrainingGroup& group, const TrainSettings& settings) {
+  const auto& [process, pipeline] = group;
+  const DataParallel parallel{process.ranks / pipeline.stages, settings.leaves, settings.zero,
+                              process.rank / pipeline.stages, pipeline};
   check_data_parallel(parallel);
   if (settings.batch % parallel.parts() != 0)
     refuse("TSR-4080", fmt::format("--batch {}", settings.batch),
@@ -126,14 +129,15 @@ std::vector<std::string> unfrozen(std::vector<std::string> names, const std::vec
   return names;
 }
 
-// Bytes of states of this process: of parameters, the first ones, and of what the optimizer keeps, behind `num_learnt`.
-std::pair<int64_t, int64_t> kept_bytes(const Model& step, size_t num_parameters, size_t num_learnt) {
+// Bytes of states of this process: of parameters, the first ones of `learnt`, and of what the optimizer keeps.
+std::pair<int64_t, int64_t> kept_bytes(const Model& step, const std::vector<std::string>& learnt,
+                                       size_t num_parameters) {
   std::pair<int64_t, int64_t> bytes;
-  for (size_t i = 0; i < step.states().size(); ++i) {
-    const TensorInfo& info = step.states()[i];
+  for (const TensorInfo& info : step.states()) {
     const int64_t size = dtype_bytes(info.dtype, elements_of(info));
-    if (i < num_parameters) bytes.first += size;
-    else if (i >= num_learnt) bytes.second += size;
+    const auto place = std::find(learnt.begin(), learnt.end(), info.name) - learnt.begin();
+    if (place < static_cast<std::ptrdiff_t>(num_parameters)) bytes.first += size;
+    else if (place == std::ssize(learnt)) bytes.second += size;
   }
   return bytes;
 }
@@ -155,12 +159,12 @@ std::string settings_text(const TrainSettings& settings, const TrainingData& dat
 // One training: what its parts share.
 class Training {
  public:
-  Training(const TrainingRequest& request, const TrainingData& data, const ProcessRank& process)
+  Training(const TrainingRequest& request, const TrainingData& data, const TrainingGroup& group)
       : request_(request),
         settings_(request.settings),
         data_(data),
-        process_(process),
-        parallel_(shared_with(process, settings_)),
+        process_(group.process),
+        parallel_(shared_with(group, settings_)),
         options_(step_options(settings_)),
         started_(std::chrono::steady_clock::now()) {
     loop_options_ = {.epochs = settings_.epochs,
@@ -168,7 +172,8 @@ class Training {
                      .shuffled = !settings_.in_order,
                      .schedule = schedule_of(settings_),
                      .checkpoint = settings_.checkpoint,
-                     .writes = process.is_first(),
+                     .checkpoint_steps = settings_.checkpoint_steps,
+                     .writes = process_.is_first(),
                      .model_hash = {},
                      .settings = {},
                      .classes = 0,
@@ -192,7 +197,7 @@ class Training {
   const TrainSettings& settings_;
   const TrainingData& data_;
   const ProcessRank process_;
-  const DataParallel parallel_;
+  DataParallel parallel_;
   TrainingOptions options_;
   const std::chrono::steady_clock::time_point started_;
   Graph teacher_;
@@ -225,7 +230,7 @@ Graph Training::prepared(const DataParallel& how) {
 
 void Training::compile() {
   // What a checkpoint is made with is said of one process: any number of them goes on.
-  const bool tells = parallel_.ranks > 1 && !(settings_.checkpoint + settings_.resume).empty();
+  const bool tells = (parallel_.ranks > 1 || parallel_.pipeline.is_used()) && !(settings_.checkpoint + settings_.resume).empty();
   const auto describe = [&](const DataParallel& how, const Graph& model, const TrainingStep& made) {
     loop_options_.settings = settings_text(settings_, data_, how, model, made);
     loop_options_.model_hash = hash_text(model);
@@ -236,6 +241,10 @@ void Training::compile() {
     describe(alone, model, training_step(model, options_, standard_ops()));
   }
   const Graph model = prepared(parallel_);
+  if (parallel_.pipeline.is_used() && parallel_.pipeline.cuts.empty()) {
+    parallel_.pipeline.cuts = choose_cuts(model, options_, {}, options_of_graph(request_));
+    options_.parallel = loop_options_.parallel = parallel_;
+  }
   if (model.num_own_inputs() != 1)
     refuse("TSR-6231", fmt::format("the model has {} inputs", model.num_own_inputs()), "a model with one input");
   require_batch(data_, batch_of(model.type(model.inputs[0])) * parallel_.parts());
@@ -262,16 +271,16 @@ void Training::compile() {
   made.graph.states = std::move(states);
   step_ = compiled(std::move(made.graph), request_);
   std::unique_ptr<Model> gather;
-  if (!made.cut.empty())
-    gather = compiled(gathering(gathered_bytes(made.cut, parallel_), parallel_, standard_ops()), request_);
-  whole_.emplace(*step_, made.cut, parallel_, std::move(gather));
+  if (!WholeStates::has_everything(made, parallel_))
+    gather = compiled(gathering(gathered_bytes(made, parallel_), parallel_, standard_ops()), request_);
+  whole_.emplace(*step_, made, parallel_, std::move(gather));
 }
 
 TrainingPlan Training::begin() {
   loop_.emplace(*step_, *whole_, inference_.get(), data_, loop_options_);
   if (!settings_.resume.empty()) loop_->resume(settings_.resume);
   for (size_t i = 0; i < plan_.num_parameters; ++i) plan_.num_numbers += elements_of(whole_->info(i));
-  std::tie(plan_.parameter_bytes, plan_.optimizer_bytes) = kept_bytes(*step_, plan_.num_parameters, learnt_.size());
+  std::tie(plan_.parameter_bytes, plan_.optimizer_bytes) = kept_bytes(*step_, learnt_, plan_.num_parameters);
   plan_.train = data_.train.size();
   plan_.test = data_.test.size();
   plan_.steps_per_epoch = loop_->steps_per_epoch();
@@ -297,7 +306,7 @@ TrainingOutcome Training::run(const TrainingWatch& watch, bool keep_interrupted)
   std::optional<Finish> finish;
   if (settings_.with_step) write_bundle(request_, step_graph_, *whole_, learnt_);
   else if (!request_.output.empty() &&
-           (process_.is_first() || whole_->is_cut(0)))  // all ranks have parts of what is written
+           (process_.is_first() || whole_->is_shared(0)))  // all ranks have parts of what is written
     finish = finish_of(request_, *step_, *whole_, *pruner_, learnt_);
   if (process_.is_first() && finish) write_trained(request_, *finish);
   if (pruner_->is_used()) outcome.sparsity = pruner_->sparsity(*step_);
@@ -315,12 +324,12 @@ std::vector<std::string> files_of_training(const std::string& model, const Train
 }
 
 TrainingOutcome train_model(const std::string& model, const std::string& output, const TrainSettings& settings,
-                            const TrainingData& data, const DriverOptions& driver, const ProcessRank& process,
+                            const TrainingData& data, const DriverOptions& driver, const TrainingGroup& group,
                             const TrainingWatch& watch, bool keep_interrupted) {
   check_numbers(settings);
-  const TrainingRequest request{model, output, settings, driver};
-  check_bundle(request, process);
-  Training training(request, data, process);
+  const TrainingRequest request{model, output, settings, driver, group.process.communicator};
+  check_bundle(request, group.process);
+  Training training(request, data, group);
   training.compile();
   if (watch.compiles) watch.compiles();
   const TrainingPlan plan = training.begin();

@@ -13,8 +13,15 @@
 #include "driver/training/training_loop.h"
 #include "tessera/train.h"
 #include "train/data_parallel.h"
+#include "train/pipeline_schedule.h"
 
 namespace tessera::inline driver {
+
+// The processes that train together, this one among them.
+struct TrainingGroup {
+  ProcessRank process = {};
+  PipelineShape pipeline = {};  // the stages that they are
+};
 
 // What is known before the first step.
 struct TrainingPlan {
@@ -53,7 +60,7 @@ std::vector<std::string> files_of_training(const std::string& model, const Train
 // its watch alone; `keep_interrupted` writes it all the same. Of several processes the first one writes. UserError
 // TSR-4080 for words and numbers that make no sense, and what docs/errors.md has for models, data and steps.
 TrainingOutcome train_model(const std::string& model, const std::string& output, const TrainSettings& settings,
-                            const TrainingData& data, const DriverOptions& driver, const ProcessRank& process,
+                            const TrainingData& data, const DriverOptions& driver, const TrainingGroup& group,
                             const TrainingWatch& watch, bool keep_interrupted = false);
 
 }  // namespace tessera::inline driver

@@ -28,9 +28,7 @@ AnonymousFile compiled_step(Graph step, const WholeStates& states, const Trainin
   for (size_t i = 0; i < step.states.size(); ++i)
     valued.push_back({step.states[i].name, std::make_shared<const Tensor>(states.get(i))});
   step.states = std::move(valued);
-  DriverOptions options = request.driver;
-  options.compile.dims.clear();
-  options.compile.shapes.clear();
+  DriverOptions options = options_of_graph(request);
   options.emit = Emit::kModule;
   PassRunner runner(options);
   return module_in_memory(compile_graph(std::move(step), options, runner));

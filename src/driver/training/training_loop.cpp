@@ -77,7 +77,7 @@ int64_t TrainingLoop::steps_done() const { return step_.state(step_.states().siz
 
 int64_t TrainingLoop::place_in_batch(int64_t sample) const {
   const int64_t part = batch_ / options_.parallel.parts_of_rank();
-  return (sample / part * options_.parallel.ranks + options_.parallel.rank) * part + sample % part;
+  return options_.parallel.part(sample / part) * part + sample % part;
 }
 
 void TrainingLoop::gather(const std::vector<int64_t>& rows, size_t begin) {
@@ -95,7 +95,7 @@ void TrainingLoop::gather(const std::vector<int64_t>& rows, size_t begin) {
 void TrainingLoop::save(const std::string& path) const {
   NamedTensors contents;
   for (size_t i = 0; i < states_.size(); ++i) {
-    if (!options_.writes && !states_.is_cut(i)) continue;
+    if (!options_.writes && !states_.is_shared(i)) continue;
     Tensor whole = states_.get(i);
     if (options_.writes) contents.tensors.emplace_back(states_.info(i).name, std::move(whole));
   }
@@ -140,7 +140,7 @@ void TrainingLoop::test(EpochReport& report) {
   if (data_.test.empty() || !inference_) return;
   for (size_t i = 0; i < inference_->states().size(); ++i) {
     const TensorInfo& info = inference_->states()[i];
-    inference_->set_state(i, as_type(states_.get(state_named(step_, info.name)), info.dtype));
+    inference_->set_state(i, as_type(states_.get(states_.find(info.name)), info.dtype));
   }
   double squares = 0;
   int64_t numbers = 0;
@@ -232,9 +232,12 @@ LoopResult TrainingLoop::run(const std::atomic<bool>& stop, const std::function<
       sum += loss;
       right += step_.results()[1].get_int(0);
       ++count;
+      if (!options_.checkpoint.empty() && options_.checkpoint_steps > 0 && done % options_.checkpoint_steps == 0)
+        save(options_.checkpoint);
     }
     const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
-    if (!options_.checkpoint.empty() && count > 0) save(options_.checkpoint);
+    const bool is_saved = options_.checkpoint_steps > 0 && done % options_.checkpoint_steps == 0;
+    if (!options_.checkpoint.empty() && count > 0 && !is_saved) save(options_.checkpoint);
     if (result.interrupted) break;
     report.loss = sum / static_cast<double>(std::max<int64_t>(count, 1));
     report.train =

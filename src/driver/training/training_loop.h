@@ -34,6 +34,7 @@ struct LoopOptions {
   bool shuffled = true;  // else every epoch sees the samples in their order
   RateSchedule schedule;
   std::string checkpoint;            // written after each epoch and when interrupted; empty: none
+  int64_t checkpoint_steps = 0;      // and after every so many steps; 0: not
   bool writes = true;                // it; false: other ranks only give their parts of states
   std::string model_hash, settings;  // what a checkpoint is of, and was made with
   int64_t classes = 0;               // that the model's scores are held against; 0: none

@@ -1,8 +1,10 @@
-// The states of a training step as a whole, where ranks have parts of them (TrainingStep::cut).
+// The states of a training step as a whole, where ranks have parts of them (TrainingStep::cut), or stages of a pipeline
+// have some each (TrainingStep::placed).
 #pragma once
 
 #include <cstdint>
 #include <memory>
+#include <string>
 #include <vector>
 
 #include "driver/engine/model.h"
@@ -15,18 +17,21 @@ namespace tessera::inline driver {
 int64_t elements_of(const TensorInfo& info);
 
 // The most that is gathered of a rank at once.
-int64_t gathered_bytes(const std::vector<CutState>& cut, const DataParallel& parallel);
+int64_t gathered_bytes(const TrainingStep& step, const DataParallel& parallel);
 
 class WholeStates {
  public:
-  // `gather` is train::gathering() of gathered_bytes(), compiled; null where nothing is cut.
-  WholeStates(Model& step, const std::vector<CutState>& cut, const DataParallel& parallel,
-              std::unique_ptr<Model> gather);
+  // `made` is what `step` was compiled of. `gather` is train::gathering() of gathered_bytes(), compiled; null where
+  // this rank has everything (has_everything()).
+  WholeStates(Model& step, const TrainingStep& made, const DataParallel& parallel, std::unique_ptr<Model> gather);
+  static bool has_everything(const TrainingStep& made, const DataParallel& parallel);
 
   size_t size() const { return infos_.size(); }
   const TensorInfo& info(size_t state) const { return infos_[state]; }
-  bool is_cut(size_t state) const { return is_cut_[state]; }
-  // A copy. Of one that is cut, all ranks must ask at the same time.
+  size_t find(const std::string& name) const;  // REQUIRES: there is a state of this name
+  // Others have it, or parts of it.
+  bool is_shared(size_t state) const { return homes_[state].is_cut || homes_[state].stage >= 0; }
+  // A copy. Of one that is shared, all ranks must ask at the same time.
   Tensor get(size_t state) const;
   void set(size_t state, const Tensor& whole);
 
@@ -35,7 +40,13 @@ class WholeStates {
   const DataParallel parallel_;
   std::unique_ptr<Model> gather_;
   std::vector<TensorInfo> infos_;
-  std::vector<bool> is_cut_;
+  struct Home {
+    size_t number = 0;    // of the step's states, where this rank has it
+    bool is_cut = false;  // each rank has a part
+    int64_t stage = -1;   // that has it; -1: every one
+  };
+  bool is_here(const Home& home) const { return home.stage < 0 || home.stage == parallel_.pipeline.stage; }
+  std::vector<Home> homes_;
   std::shared_ptr<std::vector<std::byte>> part_;
 };
 
