@@ -28,10 +28,24 @@ def perceptron(layers, width, rows, file):
     g.save(file)
 
 
-def busy(trace):
-    """Begin and end, in microseconds, of all kernels of the forward and backward passes."""
-    events = [e for e in json.loads(trace.read_text())["traceEvents"] if e["ph"] == "X" and e["cat"] == "kernel"]
-    return [(e["ts"], e["ts"] + e["dur"]) for e in events if ".update" not in e["name"] and "training" not in e["name"]]
+def read(trace):
+    """Of all kernels of the forward and backward passes begin and end, in microseconds; of messages, by name, when each was
+    given away, and when it had come."""
+    events = [e for e in json.loads(trace.read_text())["traceEvents"] if e["ph"] == "X"]
+    kernels = [(e["ts"], e["ts"] + e["dur"]) for e in events
+               if e["cat"] == "kernel" and ".update" not in e["name"] and "training" not in e["name"]]
+    operations = [e for e in events if e["cat"] == "operation"]
+    sent = {e["name"].removesuffix(".sent"): e["ts"] for e in operations if e["name"].endswith(".sent")}
+    come = {e["name"].removesuffix(".received"): e["ts"] + e["dur"] for e in operations if e["name"].endswith(".received")}
+    return kernels, sent, come
+
+
+def on_one_clock(first, second):
+    """Kernels of both. A trace counts from its own begin: messages both ways say how far these are apart."""
+    there = min(second[2][name] - first[1][name] for name in first[1])
+    back = min(first[2][name] - second[1][name] for name in second[1])
+    apart = (there - back) / 2
+    return first[0], [(begin - apart, end - apart) for begin, end in second[0]]
 
 
 def main():
@@ -61,7 +75,7 @@ def main():
                                "3", "--threads", "1", "--stages", "2", "--micro-batches", str(m), "--pipeline", schedule, "-q",
                                "--profile", "trace.json"]
                     subprocess.run(command, cwd=folder, check=True, capture_output=True)
-                    stages = [busy(folder / file) for file in ("trace.json", "trace.json.1")]
+                    stages = on_one_clock(read(folder / "trace.json"), read(folder / "trace.json.1"))
                     begin = min(b for stage in stages for b, _ in stage)
                     end = max(e for stage in stages for _, e in stage)
                     work = sum(e - b for stage in stages for b, e in stage)
