@@ -9,7 +9,7 @@ include(CMakePackageConfigHelpers)
 install(DIRECTORY ${CMAKE_SOURCE_DIR}/include/tessera DESTINATION ${CMAKE_INSTALL_INCLUDEDIR} COMPONENT runtime)
 install(FILES ${CMAKE_SOURCE_DIR}/LICENSE DESTINATION ${CMAKE_INSTALL_DOCDIR} COMPONENT runtime)
 install(TARGETS tessera_runtime tessera_runtime_shared tessera_values tessera_values_shared tessera_null_shared
-  tessera_loopback_shared tessera_opencl_shared tessera_cuda_shared
+  tessera_accel_device_shared tessera_loopback_shared tessera_opencl_shared tessera_cuda_shared
   LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR} COMPONENT runtime
   ARCHIVE DESTINATION ${CMAKE_INSTALL_LIBDIR} COMPONENT runtime)
 if(TARGET tessera_mpi_shared)  # which finds MPI where the system looks for libraries

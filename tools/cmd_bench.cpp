@@ -15,9 +15,12 @@
 #include "commands.h"
 #include "compile_flags.h"
 #include "compile_watch.h"
+#include "driver/accelerators.h"
 #include "driver/analysis/kernel_times.h"
 #include "driver/compile.h"
+#include "driver/text/accelerator_report.h"
 #include "flag_use.h"
+#include "package/atomic_file.h"
 #include "progress.h"
 #include "run_flags.h"
 #include "runtime/cpu/affinity.h"
@@ -43,6 +46,7 @@ struct BenchCommand {
   int rounds = 5;
   double against_limit = 120;
   std::optional<double> mtol;
+  std::string pictures;  // folder
 };
 
 // REQUIRES: sorted and not empty. Between samples it interpolates.
@@ -93,7 +97,44 @@ std::vector<Tensor> interpreted(const BenchCommand& command, OpenOptions options
   return interpreter.model->results();
 }
 
+// An accelerator that is simulated: what counts is its cycles, and how long the host takes for what stays there.
+int bench_accelerator(const BenchCommand& command) {
+  AcceleratorReport report;
+  {
+    Progress progress("benchmarking " + std::filesystem::path(command.model).filename().string());
+    OpenOptions options;
+    options.driver = driver_options(command.compile);
+    options.num_threads = command.compile.threads;
+    options.cache = CacheUse::kNone;
+    options.warn = print_warning;
+    options.input_shapes = shapes_of(command.run);
+    const Compiled compiled = compile_model(command.model, options.driver);
+    const OpenedModel opened = open_model(command.model, options);
+    std::vector<std::string> random;
+    opened.model->bind_values(make_values(*opened.model, options.driver.compile, false, command.run, random));
+    progress.update("measuring the host's kernels");
+    time_runs({opened.model.get()}, {1, 0, 1});
+    HostTimes host_ms;
+    for (const KernelTime& time : time_kernels(*opened.model, 5)) {
+      const KernelInfo& kernel = opened.model->kernels().at(static_cast<size_t>(time.kernel));
+      host_ms[{kernel.name, kernel.rule}] =
+          time.median_us / 1e3 / static_cast<double>(std::max<int64_t>(time.calls, 1));
+    }
+    progress.update("counting cycles");
+    report = accelerator_report(compiled.program, host_ms);
+    if (!command.pictures.empty()) {
+      std::filesystem::create_directories(command.pictures);
+      for (const auto& [name, picture] : accelerator_pictures(compiled.program, report))
+        write_file((std::filesystem::path(command.pictures) / name).string(), "picture", picture);
+    }
+  }
+  if (command.json) std::cout << json_line(report_json(report));
+  else std::cout << report_text(report);
+  return kExitOk;
+}
+
 int bench(const BenchCommand& command) {
+  if (names_accelerator(command.compile.target)) return bench_accelerator(command);
   constexpr double kWarmUpMs = 200, kBudgetMs = 1000;
   constexpr int kWarmUps = 2, kRuns = 5;
   OpenedModel opened;
@@ -290,6 +331,11 @@ Command add_bench_command(CLI::App& root) {
       ->check(CLI::Range(0.0, 1.0))
       ->needs("--against")
       ->type_name("M");
+  app->add_option(
+         "--pictures", command->pictures,
+         "With --target UNIT.json: a folder for pictures (SVG) of the roofline and of each layer's queues over "
+         "time")
+      ->type_name("FOLDER");
   app->add_flag("--json", command->json, "Print one line of JSON: median_ms, min_ms, p90_ms, p99_ms, compile_s, ...");
   add_run_flags(*app, command->run);
   add_compile_flags(*app, command->compile);
@@ -300,6 +346,7 @@ Command add_bench_command(CLI::App& root) {
       "  tessera bench model.onnx --repeat 100 --json\n"
       "  tessera bench resnet50.so --duration 10 --concurrency 4\n"
       "  tessera bench resnet50.so --kernels\n"
+      "  tessera bench resnet50_i8.onnx --target examples/accel/vdla.json\n"
       "  tessera bench resnet50.onnx --against onnxruntime --threads 1\n"
       "  tessera bench resnet50.onnx --against onnxruntime,openvino,mnn --json");
   return {app, [command] { return bench(*command); }};

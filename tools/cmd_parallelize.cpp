@@ -22,7 +22,7 @@
 #include "pipeline_flags.h"
 #include "process_rank.h"
 #include "progress.h"
-#include "refuse.h"
+#include "support/refuse.h"
 #include "support/error.h"
 #include "terminal.h"
 #include "train/weights.h"

@@ -102,7 +102,7 @@ void add_compile_flags(CLI::App& app, CompileFlags& flags) {
   app.add_option(
          "--target", flags.target,
          "native, x86-64-v2, x86-64-v3, x86-64-v4, or TRIPLE[,cpu=NAME][,+feature][,-feature]; opencl: what a GPU can "
-         "run runs there")
+         "run runs there; UNIT.json: what the accelerator can that this file describes runs there")
       ->capture_default_str()
       ->type_name("TARGET")
       ->group(group);
@@ -158,9 +158,10 @@ void add_compile_flags(CLI::App& app, CompileFlags& flags) {
       ->allow_extra_args(false)
       ->type_name("FILE")
       ->group(group);
-  app.add_option("--place", flags.places,
-                 "Run the kernels of nodes whose names match a pattern on a device: '*=null' (several times: the first "
-                 "that fits)")
+  app.add_option(
+         "--place", flags.places,
+         "Run the kernels of nodes whose names match a pattern on a device: '*=null', 'Conv_*=unit.json' (several "
+         "times: the first that fits)")
       ->allow_extra_args(false)
       ->type_name("PATTERN=DEVICE")
       ->group(group);

@@ -7,7 +7,7 @@
 #include <CLI/CLI.hpp>
 #include <nlohmann/json.hpp>
 
-#include "refuse.h"
+#include "support/refuse.h"
 #include "support/mapped_file.h"
 
 namespace tessera {

@@ -21,7 +21,7 @@
 #include <fmt/format.h>
 
 #include "commands.h"
-#include "refuse.h"
+#include "support/refuse.h"
 
 namespace tessera {
 

@@ -35,7 +35,8 @@ class Description {
   Accelerator read(std::string_view text) {
     const json root = json::parse(text, nullptr, false, true);
     if (!root.is_object()) fail("this is no JSON object", "see docs/accelerator.md");
-    only(root, "the file", {"name", "clock_mhz", "dram", "fetch", "memories", "queues", "instructions", "about"});
+    only(root, "the file",
+         {"name", "clock_mhz", "dram", "fetch", "threads", "memories", "queues", "instructions", "about"});
     Accelerator result;
     result.name = name(root, "name", "the file");
     const json& clock = at(root, "clock_mhz", "the file");
@@ -50,6 +51,7 @@ class Description {
     only(fetch, "fetch", {"cycles", "queue_depth", "about"});
     result.fetch_cycles = integer(fetch, "cycles", "fetch", 1, kMostCycles);
     result.queue_depth = integer(fetch, "queue_depth", "fetch", 1, kMostCycles);
+    if (root.contains("threads")) result.threads = static_cast<int>(integer(root, "threads", "the file", 1, 2));
     for (const json& entry : list(root, "memories", kMostMemories)) {
       only(entry, "a memory", {"name", "bytes", "element", "about"});
       UnitMemory memory;
@@ -140,7 +142,8 @@ class Description {
     std::string text;  // of the intrinsics
     for (const json& entry : entries) {
       only(entry, "an instruction",
-           {"name", "queue", "loops", "cycles", "operands", "kernel", "padded", "immediates", "extent_bits", "about"});
+           {"name", "queue", "loops", "cycles", "operands", "kernel", "padded", "moves", "stationary", "immediates",
+            "extent_bits", "about"});
       UnitInstruction instruction;
       instruction.name = name(entry, "name", "an instruction");
       const std::string where = fmt::format("instruction '{}'", instruction.name);
@@ -160,6 +163,10 @@ class Description {
       if (entry.contains("padded")) {
         for (const json& padded : entry["padded"])
           text += fmt::format("  padded {}\n", padded.is_string() ? padded.get<std::string>() : "?");
+      }
+      if (entry.contains("moves")) {
+        if (!entry["moves"].is_boolean()) fail(fmt::format("'moves' of {} is not true or false", where), "true");
+        if (entry["moves"].get<bool>()) text += "  moves\n";
       }
       if (entry.contains("immediates"))
         for (const auto& [symbol, range] : object(entry, "immediates", where).items()) {
@@ -221,6 +228,17 @@ class Description {
         fail(fmt::format("operand '{}' of {} has {} bytes, in a memory of elements of {}", param->name, where, bytes,
                          unit.memories[static_cast<size_t>(index)].element),
              "a whole number of elements");
+    }
+    instruction.stationary.assign(kernel.params.size(), 0);
+    if (entry.contains("stationary")) {
+      const json& stationary = object(entry, "stationary", where);
+      std::set<std::string> names;
+      for (const BufferPtr& param : kernel.params) names.insert(param->name);
+      only(stationary, where + "'s 'stationary'", names);
+      for (size_t p = 0; p < kernel.params.size(); ++p)
+        if (stationary.contains(kernel.params[p]->name))
+          instruction.stationary[p] =
+              static_cast<int>(integer(stationary, kernel.params[p]->name.c_str(), where, 1, instruction.loops));
     }
     if (operands.size() != kernel.params.size())
       fail(

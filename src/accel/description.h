@@ -8,7 +8,7 @@
 //
 //   {"name": "vdla", "clock_mhz": 200,
 //    "dram": {"bytes_per_cycle": 8, "latency": 60, "burst": 64},
-//    "fetch": {"cycles": 2, "queue_depth": 64},
+//    "fetch": {"cycles": 2, "queue_depth": 64}, "threads": 2,
 //    "memories": [{"name": "inp", "bytes": 32768, "element": 16}, ..],
 //    "queues": ["load", "compute", "store"],
 //    "instructions": [
@@ -17,8 +17,10 @@
 //       "kernel": "kernel @gemm(x: i8[16], w: i8[16,16]) -> (d: i32[16]) { .. }"}, ..]}
 //
 // `element`: bytes of the smallest place that can be addressed. `cycles`: an expression of the loops' extents. Also of
-// an instruction: "padded": ["s"], operands that may be zeros outside of a box of the loops' steps; "immediates":
-// {"n": [-128, 127]}, the range of each of the kernel's symbols; "extent_bits", default 10.
+// an instruction: "padded": ["s"], operands that may be zeros outside of a box of the loops' steps; "moves": true, its
+// elements are of any type as wide as the kernel's; "stationary": {"w": 2}, the innermost loops that do not move an
+// operand; "immediates": {"n": [-128, 127]}, the range of each of the kernel's
+// symbols; "extent_bits", default 10.
 #pragma once
 
 #include <cstdint>
@@ -46,9 +48,11 @@ struct UnitInstruction {
   const TensorIntrinsic* intrinsic = nullptr;  // static lifetime
   std::vector<int> operands;                   // the memory of each parameter of the kernel, or kDram
   std::vector<bool> padded;                    // of each parameter
-  std::vector<Var> extents;                    // n0, n1, .. in `cycles`
-  Expr cycles;                                 // besides what DRAM takes
-  int dram_operand() const;                    // -1 where it computes
+  // Of each parameter: how many of the innermost loops do not move it, as it stays in the array that multiplies.
+  std::vector<int> stationary;
+  std::vector<Var> extents;  // n0, n1, .. in `cycles`
+  Expr cycles;               // besides what DRAM takes
+  int dram_operand() const;  // -1 where it computes
 };
 
 struct Accelerator {
@@ -56,6 +60,7 @@ struct Accelerator {
   double clock_mhz = 0;
   int64_t dram_bytes_per_cycle = 0, dram_latency = 0, dram_burst = 1;
   int64_t fetch_cycles = 1, queue_depth = 1;
+  int threads = 2;  // virtual ones, in the loops that a network's kernels get: 1 or 2
   std::vector<UnitMemory> memories;
   std::vector<std::string> queues;
   std::vector<UnitInstruction> instructions;

@@ -4,6 +4,7 @@
 #include <limits>
 #include <map>
 #include <numeric>
+#include <optional>
 #include <set>
 #include <unordered_map>
 
@@ -253,7 +254,10 @@ class Expander {
     while (own.size() - outer > static_cast<size_t>(nest.kind->loops)) ++outer;
     for (size_t l = outer; l < own.size(); ++l)
       if (value_of(own[l]->extent, values_) > most) outer = l + 1;
-    while (outer < own.size() && !is_regular({own.begin() + static_cast<std::ptrdiff_t>(outer), own.end()}, nest))
+    const auto inner = [&] { return std::vector<Stmt>(own.begin() + static_cast<std::ptrdiff_t>(outer), own.end()); };
+    while (outer < own.size() && !is_regular(inner(), nest)) ++outer;
+    while (outer < own.size() &&
+           moving_loops(inner(), nest) + stationary_loops(nest) > static_cast<size_t>(nest.kind->loops))
       ++outer;
     std::vector<Stmt> expanded = copies;
     expanded.insert(expanded.end(), own.begin(), own.begin() + static_cast<std::ptrdiff_t>(outer));
@@ -314,17 +318,14 @@ class Expander {
     for (size_t l = 0; l < loops.size(); ++l) values_[loops[l]->var.get()] = begin[l];
   }
 
-  static bool is_linear(const Expr& e) {
-    bool linear = true;
-    walk(e, [&](const Expr& part) {
-      const bool simple =
-          part->kind == ExprKind::kConst || part->kind == ExprKind::kVar ||
-          (part->kind == ExprKind::kBinary &&
-           (part->binary == BinaryOp::kAdd || part->binary == BinaryOp::kSub ||
-            (part->binary == BinaryOp::kMul && (as_int(part->operands[0]) || as_int(part->operands[1])))));
-      linear = linear && simple;
-    });
-    return linear;
+  // In the variables of these loops; all others have values.
+  static bool is_linear(const Expr& e, const std::vector<Stmt>& loops) {
+    const bool varies = std::any_of(loops.begin(), loops.end(), [&](const Stmt& l) { return uses_var(e, l->var); });
+    if (!varies || e->kind == ExprKind::kVar) return true;
+    if (e->kind != ExprKind::kBinary) return false;
+    const bool sum = e->binary == BinaryOp::kAdd || e->binary == BinaryOp::kSub;
+    const bool multiple = e->binary == BinaryOp::kMul && (as_int(e->operands[0]) || as_int(e->operands[1]));
+    return (sum || multiple) && is_linear(e->operands[0], loops) && is_linear(e->operands[1], loops);
   }
 
   // Whether strides say all about the addresses, and a box about what is read of a padded operand.
@@ -332,7 +333,7 @@ class Expander {
     const int64_t points = points_of(loops);
     bool regular = true;
     for (size_t p = 0; p < nest.address.size() && regular; ++p) {
-      const bool linear = is_linear(nest.address[p]);
+      const bool linear = is_linear(nest.address[p], loops);
       if (linear && !nest.inside[p]) continue;
       if (points > kMostPointsLookedAt) return false;
       const std::vector<int64_t> by = strides(loops, nest, p);
@@ -354,8 +355,59 @@ class Expander {
     return regular;
   }
 
+  // The same where each of the conditions that must hold together is about one loop, and holds for a run of its steps.
+  std::optional<std::vector<std::pair<int64_t, int64_t>>> box_of_conditions(const std::vector<Stmt>& loops,
+                                                                            const Expr& inside, int64_t& count) {
+    std::vector<std::vector<Expr>> of_loop(loops.size());
+    std::vector<Expr> of_none;
+    const std::function<bool(const Expr&)> sort = [&](const Expr& e) {
+      if (e->kind == ExprKind::kBinary && e->binary == BinaryOp::kAnd && e.dtype() == DType::kBool)
+        return sort(e->operands[0]) && sort(e->operands[1]);
+      size_t found = loops.size();
+      for (size_t l = 0; l < loops.size(); ++l) {
+        if (!uses_var(e, loops[l]->var)) continue;
+        if (found != loops.size()) return false;
+        found = l;
+      }
+      (found == loops.size() ? of_none : of_loop[found]).push_back(e);
+      return true;
+    };
+    if (inside && !sort(inside)) return std::nullopt;
+    std::vector<std::pair<int64_t, int64_t>> box;
+    bool empty = false;
+    for (const Expr& e : of_none) empty = empty || !value_of(e, values_);
+    count = 1;
+    for (size_t l = 0; l < loops.size(); ++l) {
+      const int64_t extent = value_of(loops[l]->extent, values_);
+      int64_t& value = values_.at(loops[l]->var.get());
+      const int64_t begin = value;
+      int64_t first = -1, last = -1, holding = 0;
+      for (int64_t step = 0; step < extent && !of_loop[l].empty(); ++step) {
+        value = begin + step;
+        bool holds = true;
+        for (const Expr& e : of_loop[l]) holds = holds && value_of(e, values_);
+        if (!holds) continue;
+        if (first < 0) first = step;
+        last = step;
+        ++holding;
+      }
+      value = begin;
+      if (of_loop[l].empty()) first = 0, last = extent - 1, holding = extent;
+      if (holding && last - first + 1 != holding) return std::nullopt;
+      empty = empty || holding == 0;
+      box.emplace_back(first, last + 1);
+      count *= holding;
+    }
+    if (empty) {
+      count = 0;
+      box.assign(loops.size(), {0, 0});
+    }
+    return box;
+  }
+
   std::vector<std::pair<int64_t, int64_t>> box_inside(const std::vector<Stmt>& loops, const Nest& nest, size_t p,
                                                       int64_t& count) {
+    if (auto quick = box_of_conditions(loops, nest.inside[p], count)) return *quick;
     std::vector<std::pair<int64_t, int64_t>> box(loops.size(), {int64_t{1} << 40, 0});
     count = 0;
     each_point(loops, [&](const std::vector<int64_t>& at) {
@@ -415,32 +467,56 @@ class Expander {
                  nest.buffers[p]->name, "rows of whole elements: pad the buffer's last dimensions");
   }
 
+  static size_t stationary_loops(const Nest& nest) {
+    int most = 0;
+    for (const int loops : nest.kind->stationary) most = std::max(most, loops);
+    return static_cast<size_t>(most);
+  }
+
+  // All but the innermost loops that move no operand which stays in the array, as many as do not move it at most.
+  size_t moving_loops(const std::vector<Stmt>& own, const Nest& nest) {
+    const size_t most = stationary_loops(nest);
+    size_t still = 0;
+    for (bool moves = false; still < std::min(most, own.size()); ++still) {
+      for (size_t p = 0; p < nest.buffers.size(); ++p)
+        if (nest.kind->stationary[p]) moves = moves || strides(own, nest, p)[own.size() - 1 - still] != 0;
+      if (moves) break;
+    }
+    return own.size() - still;
+  }
+
   void emit(const std::vector<Stmt>& own, const Nest& nest) {
     if (stream_.instructions.size() == kMostInstructionsOfAStream)
       throw refuse("TSR-3505", "the program has more than a million instructions", program_.name,
                    "larger nests: tensorize outer loops");
     const auto loops = static_cast<size_t>(nest.kind->loops);
+    // Loops of one step fill up: in front, and between those that move a stationary operand and those that do not.
     const size_t missing = loops - own.size();
+    const size_t moving = moving_loops(own, nest), still = own.size() - moving, wanted = stationary_loops(nest);
+    const size_t between = wanted > still ? wanted - still : 0, before = missing - between;
+    const auto filled = [&](const auto& values, const auto& one) {
+      auto result = values;
+      result.insert(result.begin() + static_cast<std::ptrdiff_t>(moving), between, one);
+      result.insert(result.begin(), before, one);
+      return result;
+    };
     StreamInstruction instruction;
     instruction.kind = nest.number;
-    instruction.extents.assign(missing, 1);
     for (const Stmt& loop : own) instruction.extents.push_back(value_of(loop->extent, values_));
+    instruction.extents = filled(instruction.extents, int64_t{1});
     if (steps_of(instruction) > kMostSteps)
       throw refuse("TSR-3505", fmt::format("one '{}' would take more than {} steps", nest.kind->name, kMostSteps),
                    program_.name, "smaller tiles: split loops further");
     for (size_t p = 0; p < nest.buffers.size(); ++p) {
       UnitOperand operand;
       operand.base = address(nest, p);
-      operand.strides.assign(missing, 0);
-      const std::vector<int64_t> by = strides(own, nest, p);
-      operand.strides.insert(operand.strides.end(), by.begin(), by.end());
+      operand.strides = filled(strides(own, nest, p), int64_t{0});
       refuse_between_elements(nest, p, operand);
       if (const auto it = segments_.find(nest.buffers[p]); it != segments_.end()) operand.segment = it->second;
       if (nest.kind->padded[p]) {
         int64_t count = 0;
         const auto box = box_inside(own, nest, p, count);
-        operand.inside.assign(missing, {0, count > 0 ? 1 : 0});
-        operand.inside.insert(operand.inside.end(), box.begin(), box.end());
+        operand.inside = filled(box, std::pair<int64_t, int64_t>{0, count > 0 ? 1 : 0});
         // An address is of a step that is read: fields hold none below 0.
         if (count > 0)
           for (size_t l = 0; l < loops; ++l) {

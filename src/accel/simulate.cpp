@@ -15,11 +15,58 @@ namespace tessera::inline accel {
 
 namespace {
 
-// ---- what an instruction computes ----
+// ---- how long it takes ----
 
-// The kernel within the hardware's loops, on whole memories: its symbols are the elements of each memory, the fields of
-// an instruction in the order of `numbers`, and the kernel's own.
-LoopProgram within_loops(const UnitInstruction& kind) {
+int64_t multiply_adds_of_a_step(const UnitInstruction& kind) {
+  int64_t count = 0;
+  const std::function<void(const Stmt&, int64_t)> visit = [&](const Stmt& s, int64_t times) {
+    if (s->kind == StmtKind::kFor) times *= as_int(s->extent).value_or(1);
+    if (s->kind == StmtKind::kStore) {
+      bool multiplies = false, adds = false;
+      walk(s->value, [&](const Expr& e) {
+        adds = adds || (e->kind == ExprKind::kLoad && e->buffer == s->buffer);
+        multiplies = multiplies || (e->kind == ExprKind::kBinary && e->binary == BinaryOp::kMul &&
+                                    !as_int(e->operands[0]) && !as_int(e->operands[1]));
+      });
+      if (multiplies && adds) count += times;
+    }
+    for (const Stmt& child : s->stmts) visit(child, times);
+  };
+  visit(kind.intrinsic->pattern()->body, 1);
+  return count;
+}
+
+// Bytes that DRAM moves for it, in whole bursts of places that lie behind one another.
+int64_t dram_bytes_of(const Accelerator& unit, const StreamInstruction& instruction, size_t operand) {
+  const UnitInstruction& kind = unit.instructions[static_cast<size_t>(instruction.kind)];
+  const int64_t bytes = core_bytes(kind, operand), burst = unit.dram_burst;
+  int64_t total = 0, begin = 0, end = -1;
+  const auto flush = [&] {
+    if (end > begin) total += ((end + burst - 1) / burst - begin / burst) * burst;
+  };
+  for_each_access(unit, instruction, [&](size_t p, int64_t address) {
+    if (p != operand) return;
+    if (address != end) {
+      flush();
+      begin = address;
+    }
+    end = address + bytes;
+  });
+  flush();
+  return total;
+}
+
+}  // namespace
+
+int64_t instruction_cycles(const UnitInstruction& kind, const std::vector<int64_t>& extents) {
+  VarMap numbers;
+  for (size_t l = 0; l < extents.size(); ++l) numbers[kind.extents[l].get()] = Expr(extents[l]);
+  const auto cycles = as_int(simplify(substitute(kind.cycles, numbers)));
+  check(cycles.has_value(), "cycles are an expression of extents");
+  return std::max<int64_t>(*cycles, 1);
+}
+
+LoopProgram instruction_loops(const UnitInstruction& kind) {
   const LoopProgram& kernel = *kind.intrinsic->pattern();
   LoopProgram result;
   result.name = kernel.name;
@@ -86,56 +133,6 @@ LoopProgram within_loops(const UnitInstruction& kind) {
   return result;
 }
 
-// ---- how long it takes ----
-
-int64_t multiply_adds_of_a_step(const UnitInstruction& kind) {
-  int64_t count = 0;
-  const std::function<void(const Stmt&, int64_t)> visit = [&](const Stmt& s, int64_t times) {
-    if (s->kind == StmtKind::kFor) times *= as_int(s->extent).value_or(1);
-    if (s->kind == StmtKind::kStore) {
-      bool multiplies = false;
-      walk(s->value, [&](const Expr& e) {
-        multiplies = multiplies || (e->kind == ExprKind::kBinary && e->binary == BinaryOp::kMul &&
-                                    !as_int(e->operands[0]) && !as_int(e->operands[1]));
-      });
-      if (multiplies) count += times;
-    }
-    for (const Stmt& child : s->stmts) visit(child, times);
-  };
-  visit(kind.intrinsic->pattern()->body, 1);
-  return count;
-}
-
-// Bytes that DRAM moves for it, in whole bursts of places that lie behind one another.
-int64_t dram_bytes_of(const Accelerator& unit, const StreamInstruction& instruction, size_t operand) {
-  const UnitInstruction& kind = unit.instructions[static_cast<size_t>(instruction.kind)];
-  const int64_t bytes = core_bytes(kind, operand), burst = unit.dram_burst;
-  int64_t total = 0, begin = 0, end = -1;
-  const auto flush = [&] {
-    if (end > begin) total += ((end + burst - 1) / burst - begin / burst) * burst;
-  };
-  for_each_access(unit, instruction, [&](size_t p, int64_t address) {
-    if (p != operand) return;
-    if (address != end) {
-      flush();
-      begin = address;
-    }
-    end = address + bytes;
-  });
-  flush();
-  return total;
-}
-
-int64_t formula(const UnitInstruction& kind, const std::vector<int64_t>& extents) {
-  VarMap numbers;
-  for (size_t l = 0; l < extents.size(); ++l) numbers[kind.extents[l].get()] = Expr(extents[l]);
-  const auto cycles = as_int(simplify(substitute(kind.cycles, numbers)));
-  check(cycles.has_value(), "cycles are an expression of extents");
-  return std::max<int64_t>(*cycles, 1);
-}
-
-}  // namespace
-
 void run_stream(const Accelerator& unit, const std::vector<StreamInstruction>& instructions,
                 std::span<Tensor* const> segments) {
   std::vector<std::vector<std::byte>> memories;
@@ -145,7 +142,7 @@ void run_stream(const Accelerator& unit, const std::vector<StreamInstruction>& i
   for (const StreamInstruction& instruction : instructions) {
     const UnitInstruction& kind = unit.instructions[static_cast<size_t>(instruction.kind)];
     auto it = programs.find(instruction.kind);
-    if (it == programs.end()) it = programs.emplace(instruction.kind, within_loops(kind)).first;
+    if (it == programs.end()) it = programs.emplace(instruction.kind, instruction_loops(kind)).first;
     std::vector<BufferView> views;
     std::vector<int64_t> numbers(instruction.extents);
     for (size_t p = 0; p < kind.operands.size(); ++p) {
@@ -232,7 +229,7 @@ SimulatedRun simulate(const Accelerator& unit, const InstructionStream& stream) 
     const UnitInstruction& kind = unit.instructions[static_cast<size_t>(instruction.kind)];
     SimulatedQueue& queue = run.queues[own];
     if (late > 0) (giver_of_chosen ? queue.waits_for[*giver_of_chosen] : queue.waits_for_instructions) += late;
-    int64_t end = earliest + formula(kind, instruction.extents);
+    int64_t end = earliest + instruction_cycles(kind, instruction.extents);
     if (const int dram = kind.dram_operand(); dram >= 0) {
       const int64_t bytes = dram_bytes_of(unit, instruction, static_cast<size_t>(dram));
       if (bytes > 0) {

@@ -10,11 +10,19 @@
 
 namespace tessera::inline accel {
 
+// What an instruction computes, on whole memories: the kernel within the hardware's loops. Symbols are the fields of an
+// instruction in their order, addresses and strides in elements of the parameter; before an operand's address stands
+// how many elements its memory has.
+LoopProgram instruction_loops(const UnitInstruction& kind);
+
 // Runs the instructions in the order of the list on memories that begin with arbitrary contents: each is its kernel
 // within its loops, in the loop interpreter. `segments`: the program's parameters; those of outputs are written.
 // REQUIRES: check_stream found nothing.
 void run_stream(const Accelerator& unit, const std::vector<StreamInstruction>& instructions,
                 std::span<Tensor* const> segments);
+
+// Cycles by its formula, besides what DRAM takes: at least one.
+int64_t instruction_cycles(const UnitInstruction& kind, const std::vector<int64_t>& extents);
 
 // One instruction of a simulated run, in cycles from the beginning.
 struct SimulatedStep {

@@ -79,6 +79,46 @@ void for_each_access(const Accelerator& unit, const StreamInstruction& instructi
   }
 }
 
+void for_each_place(const UnitInstruction& kind, const StreamInstruction& instruction, size_t operand,
+                    const std::function<void(int64_t address)>& visit) {
+  if (steps_of(instruction) == 0) return;
+  const UnitOperand& of = instruction.operands[operand];
+  int64_t first = of.base;
+  std::vector<std::pair<int64_t, int64_t>> loops;  // strides above 0, and extents
+  for (size_t l = 0; l < instruction.extents.size(); ++l) {
+    int64_t begin = 0, end = instruction.extents[l];
+    if (kind.padded[operand]) {
+      begin = std::max<int64_t>(of.inside[l].first, 0), end = std::min(end, of.inside[l].second);
+      if (end <= begin) return;
+      first += (begin - of.inside[l].first) * of.strides[l];
+    }
+    if (of.strides[l] == 0 || end - begin == 1) continue;
+    if (of.strides[l] < 0) first += (end - begin - 1) * of.strides[l];
+    loops.emplace_back(std::abs(of.strides[l]), end - begin);
+  }
+  // Steps of one loop that fill the gaps between those of another are one run of places.
+  std::sort(loops.begin(), loops.end());
+  std::vector<std::pair<int64_t, int64_t>> runs;
+  for (const auto& [stride, extent] : loops) {
+    if (!runs.empty() && stride % runs.back().first == 0 && stride / runs.back().first <= runs.back().second)
+      runs.back().second += stride / runs.back().first * (extent - 1);
+    else runs.emplace_back(stride, extent);
+  }
+  std::vector<int64_t> at(runs.size(), 0);
+  int64_t address = first;
+  while (true) {
+    visit(address);
+    size_t l = 0;
+    for (; l < runs.size(); ++l) {
+      address += runs[l].first;
+      if (++at[l] < runs[l].second) break;
+      address -= runs[l].first * runs[l].second;
+      at[l] = 0;
+    }
+    if (l == runs.size()) return;
+  }
+}
+
 bool is_written(const UnitInstruction& kind, size_t operand) {
   return operand + static_cast<size_t>(kind.intrinsic->pattern()->num_outputs) >= kind.operands.size();
 }

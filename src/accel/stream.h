@@ -54,6 +54,9 @@ int64_t steps_of(const StreamInstruction& instruction);
 // Calls `visit(operand, address)` with the byte address of each operand in each step. Padded steps are left out.
 void for_each_access(const Accelerator& unit, const StreamInstruction& instruction,
                      const std::function<void(size_t, int64_t)>& visit);
+// Calls `visit` with the byte address of each place that an operand has in some step, most of them once.
+void for_each_place(const UnitInstruction& kind, const StreamInstruction& instruction, size_t operand,
+                    const std::function<void(int64_t address)>& visit);
 // Whether an operand is stored to.
 bool is_written(const UnitInstruction& kind, size_t operand);
 

@@ -47,22 +47,35 @@ class Places {
         place.read.push_back(j);
       }
     };
-    for_each_access(unit_, instruction, [&](size_t p, int64_t address) {
+    for (size_t p = 0; p < kind.operands.size(); ++p) {
+      const bool writes = is_written(kind, p);
       if (kind.operands[p] == kDram) {
         const auto segment = static_cast<size_t>(instruction.operands[p].segment);
-        if (segment < dram_.size()) touch(dram_[segment], is_written(kind, p));
-        return;
+        if (segment < dram_.size() && touches(kind, instruction, p)) touch(dram_[segment], writes);
+        continue;
       }
       const auto memory = static_cast<size_t>(kind.operands[p]);
-      const int64_t element = unit_.memories[memory].element;
+      const int64_t element = unit_.memories[memory].element, all = unit_.memories[memory].bytes;
       const int64_t bytes = core_bytes(kind, p);
-      if (address < 0 || address + bytes > unit_.memories[memory].bytes) return;
-      for (int64_t at = address / element; at < (address + bytes + element - 1) / element; ++at)
-        touch(memories_[memory][static_cast<size_t>(at)], is_written(kind, p));
-    });
+      for_each_place(kind, instruction, p, [&](int64_t address) {
+        if (address < 0 || address + bytes > all) return;
+        for (int64_t at = address / element; at < (address + bytes + element - 1) / element; ++at)
+          touch(memories_[memory][static_cast<size_t>(at)], writes);
+      });
+    }
   }
 
  private:
+  static bool touches(const UnitInstruction& kind, const StreamInstruction& instruction, size_t p) {
+    if (steps_of(instruction) == 0) return false;
+    if (!kind.padded[p]) return true;
+    for (size_t l = 0; l < instruction.extents.size(); ++l) {
+      const auto& [begin, end] = instruction.operands[p].inside[l];
+      if (std::min(end, instruction.extents[l]) <= std::max<int64_t>(begin, 0)) return false;
+    }
+    return true;
+  }
+
   const Accelerator& unit_;
   std::vector<std::vector<Place>> memories_;
   std::vector<Place> dram_;
@@ -190,6 +203,12 @@ std::vector<std::string> check_stream(const Accelerator& unit, const Instruction
         problem(fmt::format("instruction {} writes to '{}', an input", name(i),
                             stream.segments[static_cast<size_t>(segment)].name));
       }
+    }
+    for (size_t p = 0; p < kind.operands.size(); ++p) {
+      for (int l = kind.loops - kind.stationary[p]; l < kind.loops; ++l)
+        if (instruction.extents[static_cast<size_t>(l)] > 1 && instruction.operands[p].strides[static_cast<size_t>(l)])
+          problem(fmt::format("instruction {}: operand '{}' moves in loop {}, where it stays in the array", name(i),
+                              kind.intrinsic->pattern()->params[p]->name, l));
     }
     for (size_t p = 0; p < kind.operands.size(); ++p) {
       const auto range = told[p] ? std::nullopt : addresses_of(instruction, p);

@@ -11,9 +11,11 @@
 
 #include <fmt/format.h>
 
+#include "accel/network/offload.h"
 #include "codegen/gpu/gpu_codegen.h"
 #include "codegen/gpu/gpu_dialects.h"
 #include "codegen/llvm/llvm_codegen.h"
+#include "driver/accelerators.h"
 #include "driver/collective_image.h"
 #include "driver/step_names.h"
 #include "package/link.h"
@@ -73,6 +75,8 @@ const std::array kBackEnds = {
                   nullptr, nullptr, true},
     DeviceBackEnd{"loopback", "A communicator between sessions of one process, for tests", generate_collectives,
                   nullptr, nullptr, true},
+    DeviceBackEnd{kAcceleratorKind, "An accelerator that a file describes, simulated: UNIT.json", generate_accelerator,
+                  nullptr, nullptr, false, false, true},
 };
 
 const DeviceBackEnd* find_back_end(std::string_view kind) {
@@ -104,6 +108,7 @@ Placement parse_place(const std::string& text) {
                      .legal = "PATTERN=DEVICE, such as '*=null' or 'Conv_*=null'",
                      .hint = {}});
   const std::string device = text.substr(at + 1);
+  if (names_accelerator(device)) return {text.substr(0, at), kAcceleratorKind, device};
   return {text.substr(0, at), kind_of_device(device), device};
 }
 
@@ -128,6 +133,32 @@ bool fits(const std::string& pattern, const std::string& loc) {
   return false;
 }
 
+// Which kernels run on the accelerator of which placement. Changes the calls that accelerators take (accel/network).
+// Those of the first `named` placements are named by the user, who knows what he does.
+std::set<std::pair<size_t, int32_t>> offload(Program& program, const std::vector<Placement>& placements, size_t named,
+                                             Remarks* remarks, std::vector<bool>& used) {
+  std::set<std::pair<size_t, int32_t>> result;
+  for (size_t i = 0; i < placements.size(); ++i) {
+    if (placements[i].kind != kAcceleratorKind) continue;
+    const Accelerator& unit = accelerator_of(placements[i].device);
+    OffloadOptions options;
+    options.threads = unit.threads;
+    options.only_full_lanes = i >= named;
+    const auto wanted = [&](const KernelCall& call) {
+      const Kernel& kernel = program.kernels[static_cast<size_t>(call.kernel)];
+      size_t first = 0;
+      while (first < placements.size() && !fits(placements[first].pattern, call.loc)) ++first;
+      if (first == i) used[i] = true;
+      return first == i && !joins_ranks(kernel);
+    };
+    const auto stays = [&](const KernelCall& call, const std::string& reason) {
+      if (remarks) remarks->refused(std::string(kPlaceCalls), call.loc, reason, unit.name);
+    };
+    for (const int32_t kernel : offload_calls(program, unit, options, wanted, stays)) result.emplace(i, kernel);
+  }
+  return result;
+}
+
 // Why a GPU does not run the kernel; empty when it does.
 std::string not_for_gpu(const Kernel& kernel, const GpuLimits& limits) {
   if (!kernel.definition) return "it has loops of its own, which are not cut into threads";
@@ -145,11 +176,14 @@ const DeviceBackEnd* device_target(const CompileOptions& options) {
   return back_end && back_end->gpu ? back_end : nullptr;
 }
 
-std::string host_target(const CompileOptions& options) { return device_target(options) ? "native" : options.target; }
+std::string host_target(const CompileOptions& options) {
+  return device_target(options) || names_accelerator(options.target) ? "native" : options.target;
+}
 
 std::vector<std::string> places_of(const CompileOptions& options) {
   std::vector<std::string> places = options.places;
   if (const DeviceBackEnd* back_end = device_target(options)) places.push_back(fmt::format("*={}", back_end->kind));
+  if (names_accelerator(options.target)) places.push_back("*=" + options.target);
   return places;
 }
 
@@ -157,6 +191,10 @@ bool runs_on_gpu(const Program& program, const Kernel& kernel) {
   if (kernel.device == 0) return false;
   const DeviceBackEnd* back_end = find_back_end(program.devices[static_cast<size_t>(kernel.device) - 1].kind);
   return back_end && back_end->gpu;
+}
+
+bool has_fixed_loops(const Program& program, const Kernel& kernel) {
+  return kernel.device > 0 && program.devices[static_cast<size_t>(kernel.device) - 1].kind == kAcceleratorKind;
 }
 
 void schedule_on_gpus(Program& program, Numerics loosest) {
@@ -181,11 +219,13 @@ void schedule_on_gpus(Program& program, Numerics loosest) {
 
 void check_places(const std::vector<std::string>& places) {
   for (const std::string& text : places) {
-    const std::string kind = parse_place(text).kind;
-    if (const DeviceBackEnd* back_end = find_back_end(kind); back_end && back_end->generate) continue;
+    const Placement place = parse_place(text);
+    const std::string& kind = place.kind;
+    const DeviceBackEnd* own = find_back_end(kind);
+    if (own && own->generate && own->is_described == names_accelerator(place.device)) continue;
     std::vector<std::string> known = {"cpu"};
     for (const DeviceBackEnd& back_end : kBackEnds)
-      if (back_end.generate) known.emplace_back(back_end.kind);
+      if (back_end.generate) known.emplace_back(back_end.is_described ? "UNIT.json" : back_end.kind);
     if (kind == known[0]) continue;
     throw UserError({.id = "TSR-4071",
                      .message = fmt::format("--place: there is no device '{}'", kind),
@@ -206,7 +246,8 @@ void refuse_places(std::string_view what, std::string_view who) {
 std::string place_of_fixed_sizes(const CompileOptions& options) {
   for (const std::string& text : places_of(options)) {
     const std::string kind = parse_place(text).kind;
-    if (const DeviceBackEnd* back_end = find_back_end(kind); back_end && back_end->gpu) return kind;
+    const DeviceBackEnd* back_end = find_back_end(kind);
+    if (back_end && (back_end->gpu || back_end->is_described)) return kind;
   }
   return "";
 }
@@ -223,21 +264,24 @@ void place_calls(Program& program, const CompileOptions& options, Remarks* remar
     const auto [known, is_new] = numbers.try_emplace(device, static_cast<int32_t>(devices.size()) + 1);
     std::string name = device;
     std::erase(name, ':');
+    if (!is_new) return known->second;
     const DeviceBackEnd* back_end = find_back_end(kind);
-    if (is_new) devices.push_back({name, kind, 0, 0, back_end && back_end->is_communicator});
+    devices.push_back({name, kind, 0, 0, back_end && back_end->is_communicator});
+    if (kind == kAcceleratorKind) devices.back().name = accelerator_of(device).name;
     return known->second;
   };
   for (const std::string& text : places_of(options)) {
     placements.push_back(parse_place(text));
     number_of(placements.back().device, placements.back().kind);
   }
+  std::vector<bool> used(placements.size(), false);
+  const auto offloaded = offload(program, placements, options.places.size(), remarks, used);
   std::vector<std::optional<std::string>> declined(program.kernels.size());  // by kernel, of those that were asked
   const auto is_declined = [&](const DeviceBackEnd& back_end, size_t kernel) {
     if (!back_end.gpu) return false;
     if (!declined[kernel]) declined[kernel] = not_for_gpu(program.kernels[kernel], *back_end.gpu);
     return !declined[kernel]->empty();
   };
-  std::vector<bool> used(placements.size(), false);
   const auto device_of = [&](const KernelCall& call) -> int32_t {
     const auto number = static_cast<size_t>(call.kernel);
     const Kernel& kernel = program.kernels[number];
@@ -249,6 +293,10 @@ void place_calls(Program& program, const CompileOptions& options, Remarks* remar
       if (is_communicator && has_open_sizes(kernel))
         refuse_places("has a collective whose sizes are open", "communicators run");
       used[i] = true;
+      if (back_end && back_end->is_described) {
+        const bool takes = offloaded.contains({i, call.kernel});
+        return takes ? numbers.at(placements[i].device) : 0;
+      }
       if (!back_end || !is_declined(*back_end, number)) return numbers.at(placements[i].device);
       if (remarks) remarks->refused(std::string(kPlaceCalls), call.loc, *declined[number], std::string(back_end->kind));
       return 0;

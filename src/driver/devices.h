@@ -32,6 +32,8 @@ struct DeviceBackEnd {
   bool is_communicator = false;  // its kernels are collectives, and nothing else
   // A program may have several, "KIND:1" and so on, which read one another's memory.
   bool has_several = false;
+  // A file says what it is, whose name stands for the kind: "unit.json".
+  bool is_described = false;
 };
 std::span<const DeviceBackEnd> device_back_ends();
 
@@ -44,6 +46,8 @@ std::string host_target(const CompileOptions& options);
 std::vector<std::string> places_of(const CompileOptions& options);
 // Whether a kernel of the program runs on a GPU.
 bool runs_on_gpu(const Program& program, const Kernel& kernel);
+// Whether its loops are made for its device, and stay as they are: an accelerator's.
+bool has_fixed_loops(const Program& program, const Kernel& kernel);
 
 // UserError TSR-4070 for text that is not "PATTERN=DEVICE", TSR-4071 for an unknown device.
 void check_places(const std::vector<std::string>& places);

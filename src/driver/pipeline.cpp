@@ -221,7 +221,7 @@ void Pipeline::run_loop_passes(Program& program) {
     if (!may_run(pass.name, pass.min_level)) continue;
     program = runner_.run(pass.name, [&] {
       for (Kernel& kernel : program.kernels) {
-        if (!pass.suits_gpus && runs_on_gpu(program, kernel)) continue;
+        if (has_fixed_loops(program, kernel) || (!pass.suits_gpus && runs_on_gpu(program, kernel))) continue;
         apply({Kind::kLoopPass, std::string(pass.name), kernel.loc}, pass.min_level > 0, kernel.program,
               [&](LoopProgram& loops) { loops = pass.run(loops, context); });
       }

@@ -156,11 +156,11 @@ class Parser {
       for (const std::string& name : names) rules.ranges[name] = {least, most};
       return true;
     }
+    if (reader_.accept("moves")) return rules.any_type = true;
     if (!of_table_) return false;
     if (reader_.accept("widened")) return names_of_params(rules.widened);
     if (reader_.accept("open")) return names_of_symbols(rules.open);
     if (reader_.accept("exactly")) return rules.exact = true;
-    if (reader_.accept("moves")) return rules.any_type = true;
     if (reader_.accept("shifted")) {
       do rules.shifted.insert(reader_.word("a loop"));
       while (reader_.accept(","));

@@ -20,14 +20,14 @@
 //
 // - `register c`, `memory a, b`: where the nest's buffers must be;
 // - `padded x`: the nest may read 0 instead, where a condition does not hold; the body then does so, too;
-// - `range n 0..7`: what a symbol may be: an immediate of the instruction, a stride that it knows.
+// - `range n 0..7`: what a symbol may be: an immediate of the instruction, a stride that it knows;
+// - `moves`: elements may be of any type as wide (any_type).
 //
 // Those of the compiler's own table (target/*/intrinsics.cpp) say besides
 //
 // - `code NAME`: what a back end has for it (IntrinsicCode), instead of the three above;
 // - `doc "TEXT"`; `registers N`: vectors of sums, of the second factor and one of the first that must fit;
-// - several patterns, each followed by its rules: `exactly`, `shifted p`, `widened a`, `open A`, and `moves`
-// (any_type);
+// - several patterns, each followed by its rules: `exactly`, `shifted p`, `widened a` and `open A`;
 // - `clears kernel @..`: the nest that clears the sums of tiles; `sums TYPE` of one without a pattern.
 //
 // Without `shape` the numbers are the constant extents of the pattern's loops.

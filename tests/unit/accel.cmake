@@ -1,1 +1,2 @@
 tessera_test(accel_test SOURCES accel_test.cpp LINKS tessera_accel tessera_schedule tessera_interp WHOLE)
+tessera_test(accel_network_test SOURCES accel_network_test.cpp LINKS tessera_accel_network tessera_interp WHOLE)

@@ -4,102 +4,49 @@
 //
 // TESSERA_NULL_FAIL=N makes the N-th operation of each queue fail.
 #include <dlfcn.h>
-#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/mman.h>
-#include <unistd.h>
-#include <new>
 
 #include "abi/device_abi.h"
 #include "abi/module_abi.h"
+#include "runtime/process/process_device.h"
 
 namespace tessera {
 
 namespace {
 
-// No address of a process begins with these bits: who follows one of the device's stops there.
-constexpr uint64_t kDeviceBit = uint64_t{1} << 62;
-constexpr uint64_t kMemoryAlign = 256;
-
-uint8_t* to_device_address(uint8_t* memory) {
-  return reinterpret_cast<uint8_t*>(reinterpret_cast<uint64_t>(memory) | kDeviceBit);
-}
-uint8_t* from_device_address(void* address) {
-  return reinterpret_cast<uint8_t*>(reinterpret_cast<uint64_t>(address) & ~kDeviceBit);
-}
-
-// ---- the device and its memory ----
-
-int32_t open_device(void** device, char*) {
-  static int null_device;  // it has nothing to remember
-  *device = &null_device;
-  return 0;
-}
-
-void close_device(void*) {}
-
-uint8_t* allocate(void*, uint64_t bytes) {
-  if (bytes > UINT64_MAX - kMemoryAlign) return nullptr;
-  const uint64_t rounded = (bytes + kMemoryAlign) / kMemoryAlign * kMemoryAlign;
-  auto* memory = static_cast<uint8_t*>(aligned_alloc(kMemoryAlign, rounded));
-  return memory ? to_device_address(memory) : nullptr;
-}
-
-void release(void*, uint8_t* memory) { free(from_device_address(memory)); }
-
-// ---- images ----
-
 // An image is a shared object, whose entries are functions of this kind.
 using Entry = void (*)(void** slots, const tsr_host* host);
-struct Operation {
-  Entry run;
-  Operation* next;
-  char name[];
+struct Operation : ProcessOperation {
+  Entry entry;
 };
 
-// The number of the file stays taken as long as the code is loaded: the dynamic loader knows libraries by their path.
 struct Image {
-  void* handle;
-  int fd;
-  Operation* operations;  // that somebody has asked for
+  ProcessCode code;
+  ProcessOperation* operations;  // that somebody has asked for
 };
 
 int32_t load(void*, const void* image, uint64_t size, void** loaded, char* message) {
-  const int fd = memfd_create("tessera-null", MFD_CLOEXEC);
-  const auto* bytes = static_cast<const uint8_t*>(image);
-  auto* result = static_cast<Image*>(malloc(sizeof(Image)));
-  void* handle = nullptr;
-  bool written = fd >= 0 && result;
-  for (uint64_t done = 0; written && done < size;) {
-    const ssize_t count = write(fd, bytes + done, size - done);
-    written = count > 0;
-    if (written) done += static_cast<uint64_t>(count);
+  auto* result = static_cast<Image*>(calloc(1, sizeof(Image)));
+  if (!result) {
+    snprintf(message, TSR_DEVICE_MESSAGE, "no memory for an image");
+    return -1;
   }
-  if (written) {
-    char path[32];
-    snprintf(path, sizeof(path), "/proc/self/fd/%d", fd);
-    handle = dlopen(path, RTLD_NOW | RTLD_LOCAL);
+  if (process_load_code(image, size, &result->code, message) < 0) {
+    free(result);
+    return -1;
   }
-  if (handle) {
-    *result = {handle, fd, nullptr};
-    *loaded = result;
-    return 0;
-  }
-  if (!written) snprintf(message, TSR_DEVICE_MESSAGE, "the image cannot be written to a file in memory");
-  else snprintf(message, TSR_DEVICE_MESSAGE, "%s", dlerror());
-  if (fd >= 0) close(fd);
-  free(result);
-  return -1;
+  *loaded = result;
+  return 0;
 }
 
 void unload(void*, void* loaded) {
   auto* image = static_cast<Image*>(loaded);
-  dlclose(image->handle);
-  close(image->fd);
-  while (Operation* operation = image->operations) {
+  process_unload_code(image->code);
+  while (ProcessOperation* operation = image->operations) {
     image->operations = operation->next;
+    free(operation->name);
     free(operation);
   }
   free(image);
@@ -107,217 +54,37 @@ void unload(void*, void* loaded) {
 
 void* find(void* loaded, const char* name) {
   auto* image = static_cast<Image*>(loaded);
-  void* entry = dlsym(image->handle, name);
-  const size_t size = strlen(name) + 1;
-  auto* operation = entry ? static_cast<Operation*>(malloc(sizeof(Operation) + size)) : nullptr;
-  if (!operation) return nullptr;
-  operation->run = reinterpret_cast<Entry>(entry);
+  void* entry = dlsym(image->code.handle, name);
+  auto* operation = entry ? static_cast<Operation*>(calloc(1, sizeof(Operation))) : nullptr;
+  char* own_name = operation ? strdup(name) : nullptr;
+  if (!own_name) {
+    free(operation);
+    return nullptr;
+  }
+  operation->entry = reinterpret_cast<Entry>(entry);
+  operation->name = own_name;
   operation->next = image->operations;
-  memcpy(operation->name, name, size);
   return image->operations = operation;
 }
-
-// ---- queues ----
-
-constexpr uint32_t kCommands = 256;  // that stand in a queue at once
-constexpr uint32_t kSlots = 48;      // of an operation's arguments and sizes; one with more waits until it may run
-
-struct Command {
-  enum Kind : uint8_t { kStart, kCopy, kEnd } kind;
-  bool to_device;
-  const Operation* operation;
-  uint8_t *device_memory, *host_memory;
-  uint64_t bytes;
-  void* slots[kSlots + 1];
-};
-
-struct Queue {
-  pthread_t thread;
-  pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
-  pthread_cond_t changed = PTHREAD_COND_INITIALIZER;
-  uint64_t given = 0, done = 0;  // commands since the queue was opened
-  int32_t failed = 0;
-  uint64_t operations = 0, failing = 0;  // that were run; the one that is to fail, from 1
-  uint64_t* marks = nullptr;             // by token: how many commands were given before
-  tsr_operation_trace_fn trace = nullptr;
-  void* trace_user = nullptr;
-  void* scratch = nullptr;
-  Command ring[kCommands];
-};
 
 void serial_for(void*, tsr_task_fn fn, const void* arg, int64_t n, int64_t) {
   if (n > 0) fn(arg, 0, n, 0);
 }
 
-int32_t run(Queue* queue, const Operation* operation, void** slots) {
-  if (++queue->operations == queue->failing) return -1;
+int32_t run(const ProcessOperation* operation, void** slots, void*) {
   tsr_host host = {};
   host.size = sizeof(host);
   host.abi_version = TSR_ABI_VERSION;
   host.num_workers = 1;
   host.parallel_for = serial_for;
-  const int64_t begin = queue->trace ? tsr_trace_clock() : 0;
-  operation->run(slots, &host);
-  if (queue->trace) queue->trace(queue->trace_user, operation->name, begin, tsr_trace_clock());
+  static_cast<const Operation*>(operation)->entry(slots, &host);
   return 0;
 }
 
-int32_t execute(Queue* queue, Command& command) {
-  if (command.kind == Command::kStart) return run(queue, command.operation, command.slots);
-  memcpy(command.to_device ? command.device_memory : command.host_memory,
-         command.to_device ? command.host_memory : command.device_memory, command.bytes);
-  return 0;
-}
+constexpr ProcessKind kNull = {run, "TESSERA_NULL_FAIL"};
 
-void* work(void* argument) {
-  auto* queue = static_cast<Queue*>(argument);
-  pthread_mutex_lock(&queue->mutex);
-  while (true) {
-    while (queue->done == queue->given) pthread_cond_wait(&queue->changed, &queue->mutex);
-    Command& command = queue->ring[queue->done % kCommands];
-    if (command.kind == Command::kEnd) break;
-    const bool runs = queue->failed == 0;  // after a failure nothing happens until somebody has heard of it
-    pthread_mutex_unlock(&queue->mutex);
-    const int32_t answer = runs ? execute(queue, command) : 0;
-    pthread_mutex_lock(&queue->mutex);
-    if (answer < 0) queue->failed = answer;
-    ++queue->done;
-    pthread_cond_broadcast(&queue->changed);
-  }
-  pthread_mutex_unlock(&queue->mutex);
-  return nullptr;
-}
-
-// Waits for room, and returns with the mutex held.
-Command& next_command(Queue* queue) {
-  pthread_mutex_lock(&queue->mutex);
-  while (queue->given - queue->done == kCommands) pthread_cond_wait(&queue->changed, &queue->mutex);
-  return queue->ring[queue->given % kCommands];
-}
-
-void give(Queue* queue) {
-  ++queue->given;
-  pthread_cond_broadcast(&queue->changed);
-  pthread_mutex_unlock(&queue->mutex);
-}
-
-// Returns with the mutex held.
-void wait_until(Queue* queue, uint64_t done) {
-  pthread_mutex_lock(&queue->mutex);
-  while (queue->done < done) pthread_cond_wait(&queue->changed, &queue->mutex);
-}
-
-void free_queue(Queue* queue) {
-  free(queue->marks);
-  free(queue->scratch);
-  free(queue);
-}
-
-int32_t open_queue(void*, uint32_t num_tokens, uint64_t scratch_bytes, void** result, char* message) {
-  void* memory = malloc(sizeof(Queue));
-  auto* queue = memory ? new (memory) Queue() : nullptr;
-  if (queue) {
-    queue->marks = static_cast<uint64_t*>(calloc(num_tokens + size_t{1}, sizeof(uint64_t)));
-    const uint64_t rounded =
-        scratch_bytes > INT64_MAX ? UINT64_MAX : (scratch_bytes + kMemoryAlign) & ~(kMemoryAlign - 1);
-    queue->scratch = rounded == UINT64_MAX ? nullptr : aligned_alloc(kMemoryAlign, rounded);
-    const char* failing = getenv("TESSERA_NULL_FAIL");
-    queue->failing = failing ? strtoull(failing, nullptr, 10) : 0;
-  }
-  if (!queue || !queue->marks || !queue->scratch) {
-    snprintf(message, TSR_DEVICE_MESSAGE, "no memory for a queue with %llu bytes of scratch",
-             static_cast<unsigned long long>(scratch_bytes));
-    if (queue) free_queue(queue);
-    return -1;
-  }
-  if (const int reason = pthread_create(&queue->thread, nullptr, work, queue); reason != 0) {
-    snprintf(message, TSR_DEVICE_MESSAGE, "no thread for a queue: %s", strerror(reason));
-    free_queue(queue);
-    return -1;
-  }
-  *result = queue;
-  return 0;
-}
-
-void close_queue(void* argument) {
-  auto* queue = static_cast<Queue*>(argument);
-  next_command(queue).kind = Command::kEnd;
-  give(queue);
-  pthread_join(queue->thread, nullptr);
-  free_queue(queue);
-}
-
-int32_t start(void* argument, void* operation, void* const* args, uint32_t num_args, const int64_t* sizes,
-              uint32_t num_sizes) {
-  auto* queue = static_cast<Queue*>(argument);
-  const auto fill = [&](void** slots) {
-    for (uint32_t i = 0; i < num_args; ++i) slots[i] = from_device_address(args[i]);
-    slots[num_args] = queue->scratch;
-    memcpy(slots + num_args + 1, sizes, num_sizes * sizeof(int64_t));
-  };
-  const auto* wanted = static_cast<const Operation*>(operation);
-  if (uint64_t{num_args} + num_sizes > kSlots) {
-    auto* slots = static_cast<void**>(malloc((uint64_t{num_args} + num_sizes + 1) * sizeof(void*)));
-    if (!slots) return -1;
-    fill(slots);
-    wait_until(queue, queue->given);
-    if (queue->failed == 0 && run(queue, wanted, slots) < 0) queue->failed = -1;
-    pthread_mutex_unlock(&queue->mutex);
-    free(slots);
-    return 0;
-  }
-  Command& command = next_command(queue);
-  command.kind = Command::kStart;
-  command.operation = wanted;
-  fill(command.slots);
-  give(queue);
-  return 0;
-}
-
-int32_t copy(void* argument, void* device_memory, void* host_memory, uint64_t bytes, int32_t to_device) {
-  auto* queue = static_cast<Queue*>(argument);
-  Command& command = next_command(queue);
-  command.kind = Command::kCopy;
-  command.to_device = to_device != 0;
-  command.device_memory = from_device_address(device_memory);
-  command.host_memory = from_device_address(host_memory);  // or that of another device
-  command.bytes = bytes;
-  give(queue);
-  return 0;
-}
-
-int32_t mark(void* argument, uint32_t token) {
-  auto* queue = static_cast<Queue*>(argument);
-  queue->marks[token] = queue->given;  // the one thread that gives is this one
-  return 0;
-}
-
-int32_t wait(void* argument, uint32_t token, char* message) {
-  auto* queue = static_cast<Queue*>(argument);
-  wait_until(queue, queue->marks[token]);
-  const int32_t failed = queue->failed;
-  const uint64_t operation = queue->operations;
-  queue->failed = 0;
-  pthread_mutex_unlock(&queue->mutex);
-  if (failed < 0)
-    snprintf(message, TSR_DEVICE_MESSAGE, "operation %llu of its queue failed, as TESSERA_NULL_FAIL says",
-             static_cast<unsigned long long>(operation));
-  return failed;
-}
-
-void drain(void* argument) {
-  auto* queue = static_cast<Queue*>(argument);
-  wait_until(queue, queue->given);
-  queue->failed = 0;
-  pthread_mutex_unlock(&queue->mutex);
-}
-
-void set_trace(void* argument, tsr_operation_trace_fn trace, void* user) {
-  auto* queue = static_cast<Queue*>(argument);
-  wait_until(queue, queue->given);  // what is under way has the old one
-  queue->trace = trace;
-  queue->trace_user = user;
-  pthread_mutex_unlock(&queue->mutex);
+int32_t open_queue(void*, uint32_t num_tokens, uint64_t scratch_bytes, void** queue, char* message) {
+  return process_open_queue(&kNull, num_tokens, scratch_bytes, queue, message);
 }
 
 }  // namespace
@@ -327,18 +94,18 @@ void set_trace(void* argument, tsr_operation_trace_fn trace, void* user) {
 extern "C" __attribute__((visibility("default"))) const tsr_device_functions tessera_device_null;
 extern "C" const tsr_device_functions tessera_device_null = {sizeof(tsr_device_functions),
                                                              TSR_DEVICE_ABI_VERSION,
-                                                             tessera::open_device,
-                                                             tessera::close_device,
-                                                             tessera::allocate,
-                                                             tessera::release,
+                                                             tessera::process_open,
+                                                             tessera::process_close,
+                                                             tessera::process_allocate,
+                                                             tessera::process_release,
                                                              tessera::load,
                                                              tessera::unload,
                                                              tessera::find,
                                                              tessera::open_queue,
-                                                             tessera::close_queue,
-                                                             tessera::start,
-                                                             tessera::copy,
-                                                             tessera::mark,
-                                                             tessera::wait,
-                                                             tessera::drain,
-                                                             tessera::set_trace};
+                                                             tessera::process_close_queue,
+                                                             tessera::process_start,
+                                                             tessera::process_copy,
+                                                             tessera::process_mark,
+                                                             tessera::process_wait,
+                                                             tessera::process_drain,
+                                                             tessera::process_set_trace};
