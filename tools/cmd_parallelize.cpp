@@ -22,8 +22,8 @@
 #include "pipeline_flags.h"
 #include "process_rank.h"
 #include "progress.h"
-#include "support/refuse.h"
 #include "support/error.h"
+#include "support/refuse.h"
 #include "terminal.h"
 #include "train/weights.h"
 

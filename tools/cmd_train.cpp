@@ -97,7 +97,8 @@ void print_plan(const TrainingPlan& plan, bool resumes) {
   if (parallel.pipeline.is_used()) fmt::print("{}\n", to_text(parallel.pipeline));
   if (parallel.is_cut() || parallel.pipeline.stages > 1)
     fmt::print("{} keeps {:.1f} MB of parameters and {:.1f} MB of the optimizer's states\n",
-               parallel.is_cut() ? "each process" : "this stage", static_cast<double>(plan.parameter_bytes) / 1e6, static_cast<double>(plan.optimizer_bytes) / 1e6);
+               parallel.is_cut() ? "each process" : "this stage", static_cast<double>(plan.parameter_bytes) / 1e6,
+               static_cast<double>(plan.optimizer_bytes) / 1e6);
   fmt::print("compiled in {:.1f} s\n", plan.compile_seconds);
   if (resumes) fmt::print("going on after step {}\n", plan.steps_done);
   std::fflush(stdout);
@@ -169,7 +170,8 @@ int run_training(TrainCommand command) {
       .stop = &StopOnInterrupt::asked(),
   };
   const TrainingOutcome outcome =
-      train_model(command.model, command.output, settings, data, driver_options(command.compile), {process, shape_of(command.pipeline, process)}, watch);
+      train_model(command.model, command.output, settings, data, driver_options(command.compile),
+                  {process, shape_of(command.pipeline, process)}, watch);
   interrupt.reset();
   const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - started).count();
   if (outcome.loop.interrupted) {

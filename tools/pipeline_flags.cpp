@@ -7,8 +7,8 @@
 #include <CLI/CLI.hpp>
 #include <nlohmann/json.hpp>
 
-#include "support/refuse.h"
 #include "support/mapped_file.h"
+#include "support/refuse.h"
 
 namespace tessera {
 

@@ -41,26 +41,29 @@ def adam(x0: Operand, x1: Operand, x2: Operand, x3: Operand, x4: Operand, x5: Op
 def add(x0: Operand, x1: Operand, /, *, name: str = "") -> Value:
     """a + b; integers wrap."""
 
-def all_gather(x0: Operand, /, *, mesh: str, axes: str, name: str = "") -> Value:
+def all_gather(x0: Operand, /, *, mesh: str, axes: str, turn: int | None = None, name: str = "") -> Value:
     """What all ranks of a group have, one behind the other along dimension 0.
 
     mesh (string): all ranks, "data=2,model=4"
     axes (string): along which a group lies: "data"
+    turn (int, may be left out): not 0: the collective stays in its place, and differs from those of other turns
     """
 
-def all_reduce(x0: Operand, /, *, mesh: str, axes: str, kind: str, name: str = "") -> Value:
+def all_reduce(x0: Operand, /, *, mesh: str, axes: str, kind: str, turn: int | None = None, name: str = "") -> Value:
     """The sum, product, minimum or maximum of what all ranks of a group have.
 
     mesh (string): all ranks, "data=2,model=4"
     axes (string): along which a group lies: "data"
+    turn (int, may be left out): not 0: the collective stays in its place, and differs from those of other turns
     kind (string): sum, prod, min or max
     """
 
-def all_to_all(x0: Operand, /, *, mesh: str, axes: str, name: str = "") -> Value:
+def all_to_all(x0: Operand, /, *, mesh: str, axes: str, turn: int | None = None, name: str = "") -> Value:
     """Each rank's part, along dimension 0, of what every rank of a group has, one behind the other.
 
     mesh (string): all ranks, "data=2,model=4"
     axes (string): along which a group lies: "data"
+    turn (int, may be left out): not 0: the collective stays in its place, and differs from those of other turns
     """
 
 def asin(x0: Operand, /, *, name: str = "") -> Value:
@@ -497,6 +500,18 @@ def random_bits(x0: Operand, x1: Operand | None = None, /, *, shape: Sequence[in
     shape (ints): the result's extents
     """
 
+def receive(x0: Operand, /, *, mesh: str, axes: str, peer: int, message: int, shape: Sequence[int | str], dtype: DTypeLike, turn: int | None = None, name: str = "") -> Value:
+    """Gets a tensor of another rank; messages stand in order behind what has no elements.
+
+    mesh (string): all ranks, "data=2,model=4"
+    axes (string): along which a group lies: "data"
+    turn (int, may be left out): not 0: the collective stays in its place, and differs from those of other turns
+    peer (int): the other rank
+    message (int): a number that no other message between the two has
+    shape (sizes): of what is received
+    dtype (dtype): of its elements
+    """
+
 def reduce(x0: Operand, /, *, kind: str, axes: Sequence[int], keepdims: bool, name: str = "") -> Value:
     """The elements of x combined over the dimensions in `axes`; over no elements, the combiner's identity (0, 1, the largest or the smallest value).
 
@@ -540,11 +555,12 @@ def reduce_mean(x0: Operand, /, *, axes: Sequence[int], keepdims: bool, name: st
     keepdims (bool): whether a reduced dimension stays with extent 1
     """
 
-def reduce_scatter(x0: Operand, /, *, mesh: str, axes: str, kind: str, name: str = "") -> Value:
+def reduce_scatter(x0: Operand, /, *, mesh: str, axes: str, kind: str, turn: int | None = None, name: str = "") -> Value:
     """Each rank's part, along dimension 0, of the sum, product, minimum or maximum of what a group has.
 
     mesh (string): all ranks, "data=2,model=4"
     axes (string): along which a group lies: "data"
+    turn (int, may be left out): not 0: the collective stays in its place, and differs from those of other turns
     kind (string): sum, prod, min or max
     """
 
@@ -664,6 +680,16 @@ def selu(x0: Operand, /, *, alpha: float, gamma: float, name: str = "") -> Value
 
     alpha (float): as in elu
     gamma (float): the factor
+    """
+
+def send(x0: Operand, x1: Operand, /, *, mesh: str, axes: str, peer: int, message: int, turn: int | None = None, name: str = "") -> Value:
+    """Gives a tensor to another rank; messages stand in order behind what has no elements.
+
+    mesh (string): all ranks, "data=2,model=4"
+    axes (string): along which a group lies: "data"
+    turn (int, may be left out): not 0: the collective stays in its place, and differs from those of other turns
+    peer (int): the other rank
+    message (int): a number that no other message between the two has
     """
 
 def shift_left(x0: Operand, x1: Operand, /, *, name: str = "") -> Value:

@@ -332,8 +332,7 @@ TEST(Propagation, HalosAreRowsAtBorders) {
   const Mesh mesh = mesh_of("rows=4");
   // Windows of a sixth of the image: more is sent by gathering it.
   const ShardingPlan plan = propagate(graph, mesh, {{"x", sharding_of("@{_,_,rows,_}", mesh)}}, {.latency_seconds = 0});
-  EXPECT_THAT(plan_text(graph, plan),
-              HasSubstr("  halo %x over rows: 1 before, 1 behind, 288 bytes\n"
+  EXPECT_THAT(plan_text(graph, plan), HasSubstr("  halo %x over rows: 1 before, 1 behind, 288 bytes\n"
                                                 "%y: f32[1,1,8,6]@{_,_,rows,_} = conv"));
   EXPECT_EQ(halo_of({2, 0, 1}, 8, 4, 4)->before, 0);  // windows side by side
   EXPECT_EQ(halo_of({2, 0, 1}, 8, 4, 4)->after, 0);

@@ -230,7 +230,8 @@ Graph Training::prepared(const DataParallel& how) {
 
 void Training::compile() {
   // What a checkpoint is made with is said of one process: any number of them goes on.
-  const bool tells = (parallel_.ranks > 1 || parallel_.pipeline.is_used()) && !(settings_.checkpoint + settings_.resume).empty();
+  const bool tells =
+      (parallel_.ranks > 1 || parallel_.pipeline.is_used()) && !(settings_.checkpoint + settings_.resume).empty();
   const auto describe = [&](const DataParallel& how, const Graph& model, const TrainingStep& made) {
     loop_options_.settings = settings_text(settings_, data_, how, model, made);
     loop_options_.model_hash = hash_text(model);
