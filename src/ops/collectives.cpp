@@ -353,7 +353,7 @@ const OpDef& send_op() {
 graph @main(%x: f32[2], %after: u8[0]) -> (%y: u8[0]) {
   %y = send(%x, %after) {axes = "stage", mesh = "stage=2", message = 3, peer = 1} : u8[0]
 }
-run x = 1 2 after = -> y =
+run x = 1 2 ; after = -> y =
 )",
   };
   return op;

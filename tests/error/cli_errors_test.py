@@ -90,7 +90,7 @@ class CommandLine(CliTest):
             ["compile", "model.onnx", "--place", "*=nul"],
             "TSR-4071",
             "--place: there is no device 'nul'",
-            "cpu, null, opencl, cuda, mpi, loopback",
+            "cpu, null, opencl, cuda, mpi, gloo, loopback, UNIT.json",
             "did you mean 'null'?",
         )
         for names, found in (("x86-64-v2,x86-64-v2", "'x86-64-v2' is named twice, or is the target"),

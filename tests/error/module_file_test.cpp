@@ -497,7 +497,7 @@ TEST_F(ModuleFileErrors, InMemory) {
             "TSR-7017: a module of " + std::to_string(bytes.size()) +
                 " bytes in memory cannot "
                 "be loaded: the kernel refuses an anonymous file (Too many open files); write the "
-                "module to a file and load that");
+                "module to a file of its own and load that");
 }
 
 }  // namespace

@@ -112,9 +112,9 @@ class Examples(unittest.TestCase):
     def test_pictures(self):
         images = pathlib.Path(data("images/owl.jpg")).parent
         for model in ("resnet18", "mobilenet_v2"):
-            out = self.run_example("pictures.py", images, "--model", model, "--epochs", 3, "--photos", 3)
-            right, total, chance = map(int, re.search(r"right: (\d+) of (\d+), chance (\d+)", out).groups())
-            self.assertGreater(right, 1.4 * chance, out)
+            out = self.run_example("pictures.py", images, "--model", model, "--epochs", 6, "--photos", 3)
+            right, total = map(int, re.search(r"right: (\d+) of (\d+)", out).groups())
+            self.assertGreater(right, 0.75 * total, out)
 
     def test_digits_of_another_hand(self):
         out = self.run_example("fine_tune.py", "digits", data("mnist-ort-examples/model.onnx"), data("digits/digits.npz"), "--epochs", 1)
