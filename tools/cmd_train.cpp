@@ -1,5 +1,4 @@
 // tessera train MODEL --data FILE.npz
-#include <algorithm>
 #include <chrono>
 #include <filesystem>
 #include <fstream>
@@ -15,7 +14,6 @@
 #include "commands.h"
 #include "compile_flags.h"
 #include "driver/analysis/trace_file.h"
-#include "driver/engine/output_guard.h"
 #include "driver/training/train_model.h"
 #include "driver/training/training_report.h"
 #include "loss_curve.h"
@@ -46,24 +44,6 @@ struct TrainCommand {
   int64_t processes = 0, restarts = 0;
   bool goes_on = false, json = false, quiet = false;
 };
-
-void refuse_one_file_twice(std::vector<std::string> written) {
-  std::sort(written.begin(), written.end());
-  for (size_t i = 1; i < written.size(); ++i)
-    if (!written[i].empty() && written[i] == written[i - 1])
-      refuse("TSR-4062", fmt::format("'{}' would be written twice", written[i]), "a file of its own for each output");
-}
-
-void refuse_files(const TrainCommand& command) {
-  const TrainSettings& settings = command.settings;
-  std::vector<std::string> read = files_of_training(command.model, settings);
-  read.push_back(command.data.path);
-  if (!settings.checkpoint.empty()) refuse_to_overwrite(settings.checkpoint, read);
-  if (!settings.resume.empty()) read.push_back(settings.resume);  // which checkpoints may replace
-  for (const std::string* written : {&command.output, &command.curve, &settings.step, &command.profile})
-    if (!written->empty()) refuse_to_overwrite(*written, read);
-  refuse_one_file_twice({command.output, command.curve, settings.checkpoint, settings.step, command.profile});
-}
 
 // "TEACHER=STUDENT" each.
 std::vector<std::pair<std::string, std::string>> feature_pairs(const std::vector<std::string>& features) {
@@ -136,7 +116,8 @@ int run_training(TrainCommand command) {
     command.settings.resume = command.settings.checkpoint;
   const ProcessRank process = process_rank();
   command.settings.features = feature_pairs(command.features);
-  refuse_files(command);
+  refuse_files_of_training(command.model, command.output, command.settings, {command.data.path},
+                           {command.curve, command.profile});
   const TrainSettings& settings = command.settings;
   const TrainingData data = read_training_data(command.data);
   const bool talks = !command.quiet && !command.json && process.is_first();

@@ -1,10 +1,7 @@
 #include "package/bundle.h"
 
-#include <array>
 #include <cstring>
-#include <fstream>
 
-#include <fmt/format.h>
 #define XXH_INLINE_ALL
 #include <xxhash.h>
 
@@ -20,14 +17,6 @@ uint64_t digest_of(const void* bytes, size_t size) { return XXH3_64bits(bytes, s
 
 std::span<const std::byte> bytes_of(const void* data, size_t size) {
   return {static_cast<const std::byte*>(data), size};
-}
-
-[[noreturn]] void refuse_file(const std::string& path, const std::string& what) {
-  throw UserError({.id = "TSR-6104",
-                   .message = fmt::format("bundle '{}' {}", path, what),
-                   .node = {},
-                   .legal = "a file that `tessera train --with-step` wrote",
-                   .hint = {}});
 }
 
 }  // namespace
@@ -63,35 +52,6 @@ void write_bundle_file(const std::string& path, const std::vector<BundlePart>& p
   footer.digest = digest_of(&footer, offsetof(tsr_bundle_footer, digest));
   file.write(bytes_of(&footer, sizeof(footer)));
   file.commit();
-}
-
-std::optional<std::string> read_bundle_data(const std::string& path, const std::string& name) {
-  std::ifstream file(path, std::ios::binary | std::ios::ate);
-  if (!file) refuse_file(path, "cannot be read");
-  const auto size = static_cast<uint64_t>(file.tellg());
-  tsr_bundle_footer footer = {};
-  if (size < sizeof(footer)) return std::nullopt;
-  file.seekg(static_cast<std::streamoff>(size - sizeof(footer)));
-  file.read(reinterpret_cast<char*>(&footer), sizeof(footer));
-  if (!file) refuse_file(path, "cannot be read");
-  if (std::memcmp(footer.magic, TSR_BUNDLE_MAGIC, sizeof(footer.magic)) != 0) return std::nullopt;
-  if (digest_of(&footer, offsetof(tsr_bundle_footer, digest)) != footer.digest || footer.file_size != size ||
-      footer.num_entries > TSR_MAX_ENTRIES)
-    refuse_file(path, "is damaged: its footer does not fit it");
-  for (uint64_t i = 0; i < footer.num_entries; ++i) {
-    const tsr_bundle_entry& entry = footer.entries[i];
-    if (entry.kind != TSR_ENTRY_DATA || std::string_view(entry.name, strnlen(entry.name, sizeof(entry.name))) != name)
-      continue;
-    if (entry.offset > size || entry.size > size - entry.offset) refuse_file(path, "is damaged: a part does not fit");
-    std::string data(entry.size, '\0');
-    file.seekg(static_cast<std::streamoff>(entry.offset));
-    file.read(data.data(), static_cast<std::streamsize>(data.size()));
-    if (!file) refuse_file(path, "cannot be read");
-    if (digest_of(data.data(), data.size()) != entry.digest)
-      refuse_file(path, fmt::format("is damaged: '{}' does not match its digest", name));
-    return data;
-  }
-  return std::nullopt;
 }
 
 }  // namespace tessera::inline package

@@ -20,8 +20,4 @@ struct BundlePart {
 // TSR-61xx.
 void write_bundle_file(const std::string& path, const std::vector<BundlePart>& parts);
 
-// The data of this name in the file; empty where it is no bundle, or has none. UserError TSR-6104 for a file that
-// cannot be read, or is damaged.
-std::optional<std::string> read_bundle_data(const std::string& path, const std::string& name);
-
 }  // namespace tessera::inline package

@@ -144,6 +144,9 @@ class Train(unittest.TestCase):
                 self.train(self.folder / "none.so", **options)
             if id != "TSR-6234":
                 self.assertEqual(caught.exception.id, id)
+        twice = self.folder / "twice"
+        with self.assertRaisesRegex(tessera.Error, "TSR-4062.*written twice"):
+            self.train(twice, checkpoint=twice)
         with self.assertRaises(TypeError):
             tessera.train(3, self.x, self.y)
         with self.assertRaisesRegex(tessera.Error, "TSR-6232"):

@@ -4,7 +4,6 @@
 #include <nlohmann/json.hpp>
 
 #include "driver/api/api_support.h"
-#include "driver/engine/output_guard.h"
 #include "driver/training/train_model.h"
 #include "driver/training/training_report.h"
 #include "tessera/train.h"
@@ -15,9 +14,7 @@ std::string train_file(const std::string& model, const std::string& output, cons
                        const TrainRows& train, const TrainRows* test,
                        const std::function<bool(const TrainEpoch&)>& on_epoch, const CompileOptions& options) {
   return translate_errors([&] {
-    const std::vector<std::string> read = files_of_training(model, settings);
-    for (const std::string* written : {&output, &settings.checkpoint, &settings.step})
-      if (!written->empty()) refuse_to_overwrite(*written, read);
+    refuse_files_of_training(model, output, settings);
     TrainingData data = training_data(borrow(train.samples), borrow(train.targets));
     if (test) add_tests(data, borrow(test->samples), borrow(test->targets));
     DriverOptions driver;

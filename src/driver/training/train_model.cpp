@@ -317,11 +317,23 @@ TrainingOutcome Training::run(const TrainingWatch& watch, bool keep_interrupted)
 
 }  // namespace
 
-std::vector<std::string> files_of_training(const std::string& model, const TrainSettings& settings) {
+void refuse_files_of_training(const std::string& model, const std::string& output, const TrainSettings& settings,
+                              const std::vector<std::string>& data, const std::vector<std::string>& more) {
   std::vector<std::string> read = files_of_model(model);
   if (!settings.teacher.empty())
     for (const std::string& file : files_of_model(settings.teacher)) read.push_back(file);
-  return read;
+  read.insert(read.end(), data.begin(), data.end());
+  if (!settings.checkpoint.empty()) refuse_to_overwrite(settings.checkpoint, read);
+  if (!settings.resume.empty()) read.push_back(settings.resume);  // which checkpoints may replace
+  std::vector<std::string> written = more;
+  written.insert(written.end(), {output, settings.step});
+  for (const std::string& file : written)
+    if (!file.empty()) refuse_to_overwrite(file, read);
+  written.push_back(settings.checkpoint);
+  std::sort(written.begin(), written.end());
+  for (size_t i = 1; i < written.size(); ++i)
+    if (!written[i].empty() && written[i] == written[i - 1])
+      refuse("TSR-4062", fmt::format("'{}' would be written twice", written[i]), "a file of its own for each output");
 }
 
 TrainingOutcome train_model(const std::string& model, const std::string& output, const TrainSettings& settings,

@@ -53,8 +53,10 @@ struct TrainingOutcome {
   std::optional<double> sparsity;  // of masked weights, where some are
 };
 
-// Every file that a training reads: not to be written to. UserError for a model that is none.
-std::vector<std::string> files_of_training(const std::string& model, const TrainSettings& settings);
+// UserError TSR-4062 where a file would be written that is read, or written twice: the settings', the output and
+// `more`. `data`: further files that are read.
+void refuse_files_of_training(const std::string& model, const std::string& output, const TrainSettings& settings,
+                              const std::vector<std::string>& data = {}, const std::vector<std::string>& more = {});
 
 // Writes `output`, a module, FILE.onnx or FILE.graph, unless it is empty or the training was interrupted and not by
 // its watch alone; `keep_interrupted` writes it all the same. Of several processes the first one writes. UserError

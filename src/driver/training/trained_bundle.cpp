@@ -4,6 +4,7 @@
 
 #include <cstring>
 #include <memory>
+#include <string_view>
 #include <utility>
 
 #include "driver/compile.h"
@@ -12,6 +13,7 @@
 #include "ops/op_table.h"
 #include "package/bundle.h"
 #include "package/safetensors.h"
+#include "runtime/core/digest.h"
 #include "runtime/core/module_file.h"
 #include "support/error.h"
 #include "support/refuse.h"
@@ -34,28 +36,49 @@ AnonymousFile compiled_step(Graph step, const WholeStates& states, const Trainin
   return module_in_memory(compile_graph(std::move(step), options, runner));
 }
 
-// The states that the module called "infer" begins with.
-NamedTensors states_of_file(const std::string& path) {
-  ModuleFile file;
-  tessera_error error = {};
-  if (file.open_path(path.c_str(), "infer", true, &error) != TESSERA_OK)
-    throw UserError({.id = "TSR-6104",
-                     .message = error.message,
-                     .node = {},
-                     .legal = "a file that `tessera train --with-step` wrote",
-                     .hint = {}});
-  NamedTensors found;
-  for (uint32_t i = 0; i < file.descriptor->num_states; ++i) {
-    const tsr_state_descr& state = file.states()[i];
-    const std::vector<int64_t> dims(state.tensor.dims, state.tensor.dims + state.tensor.rank);
-    Tensor tensor(static_cast<DType>(state.tensor.dtype), dims);
-    if (state.initial != TSR_NO_INITIAL)
-      std::memcpy(tensor.mutable_bytes(), file.weights() + state.initial, static_cast<size_t>(tensor.num_bytes()));
-    found.tensors.emplace_back(file.text(state.tensor.name), std::move(tensor));
-  }
-  file.close();
-  return found;
+[[noreturn]] void refuse_bundle(const std::string& what) {
+  refuse("TSR-6104", what, "a file that `tessera train --with-step` wrote");
 }
+
+// Its module called "infer", whose states are what the model has learnt.
+class OpenBundle {
+ public:
+  explicit OpenBundle(const std::string& path) {
+    tessera_error error = {};
+    if (file_.open_path(path.c_str(), nullptr, true, &error) != TESSERA_OK) refuse_bundle(error.message);
+  }
+  ~OpenBundle() { file_.close(); }
+  OpenBundle(const OpenBundle&) = delete;
+  OpenBundle& operator=(const OpenBundle&) = delete;
+
+  std::string_view model() const {
+    for (uint64_t i = 0; i < file_.bundle.num_entries; ++i) {
+      const tsr_bundle_entry& entry = file_.bundle.entries[i];
+      if (entry.kind != TSR_ENTRY_DATA || entry.name != std::string_view(kModel)) continue;
+      const uint8_t* const data = file_.mapped + entry.offset;
+      if (module_digest(data, entry.size) != entry.digest)
+        refuse_bundle(fmt::format("'{}' is damaged: its model does not match its digest", file_.name));
+      return {reinterpret_cast<const char*>(data), entry.size};
+    }
+    refuse_bundle(fmt::format("'{}' has no model beside its modules", file_.name));
+  }
+
+  NamedTensors states() const {
+    NamedTensors found;
+    for (uint32_t i = 0; i < file_.descriptor->num_states; ++i) {
+      const tsr_state_descr& state = file_.states()[i];
+      const std::vector<int64_t> dims(state.tensor.dims, state.tensor.dims + state.tensor.rank);
+      Tensor tensor(static_cast<DType>(state.tensor.dtype), dims);
+      if (state.initial != TSR_NO_INITIAL)
+        std::memcpy(tensor.mutable_bytes(), file_.weights() + state.initial, static_cast<size_t>(tensor.num_bytes()));
+      found.tensors.emplace_back(file_.text(state.tensor.name), std::move(tensor));
+    }
+    return found;
+  }
+
+ private:
+  ModuleFile file_;
+};
 
 const Tensor* named(const NamedTensors& tensors, const std::string& name) {
   for (const auto& [other, tensor] : tensors.tensors)
@@ -87,12 +110,9 @@ void write_bundle(const TrainingRequest& request, const Graph& step, const Whole
 }
 
 Graph stripped(const std::string& path, const std::string& checkpoint) {
-  const std::optional<std::string> text = read_bundle_data(path, kModel);
-  if (!text)
-    refuse("TSR-6104", fmt::format("'{}' has no model beside its modules", path),
-           "a file that `tessera train --with-step` wrote");
-  const Graph model = parse_graph(*text, standard_ops(), path);
-  const NamedTensors values = checkpoint.empty() ? states_of_file(path) : read_safetensors(checkpoint);
+  const OpenBundle bundle(path);
+  const Graph model = parse_graph(bundle.model(), standard_ops(), path);
+  const NamedTensors values = checkpoint.empty() ? bundle.states() : read_safetensors(checkpoint);
   std::vector<TensorPtr> constants;
   for (size_t i = 0; i < model.states.size(); ++i) {
     const TensorType& type = model.type(model.inputs[model.num_own_inputs() + i]);

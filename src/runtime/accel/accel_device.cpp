@@ -253,20 +253,5 @@ int32_t open_queue(void*, uint32_t num_tokens, uint64_t scratch_bytes, void** qu
 }  // namespace tessera
 
 extern "C" __attribute__((visibility("default"))) const tsr_device_functions tessera_device_accel;
-extern "C" const tsr_device_functions tessera_device_accel = {sizeof(tsr_device_functions),
-                                                              TSR_DEVICE_ABI_VERSION,
-                                                              tessera::process_open,
-                                                              tessera::process_close,
-                                                              tessera::process_allocate,
-                                                              tessera::process_release,
-                                                              tessera::load,
-                                                              tessera::unload,
-                                                              tessera::find,
-                                                              tessera::open_queue,
-                                                              tessera::process_close_queue,
-                                                              tessera::process_start,
-                                                              tessera::process_copy,
-                                                              tessera::process_mark,
-                                                              tessera::process_wait,
-                                                              tessera::process_drain,
-                                                              tessera::process_set_trace};
+extern "C" const tsr_device_functions tessera_device_accel =
+    tessera::process_functions(tessera::load, tessera::unload, tessera::find, tessera::open_queue);

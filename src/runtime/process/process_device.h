@@ -48,4 +48,28 @@ int32_t process_wait(void* queue, uint32_t token, char* message);
 void process_drain(void* queue);
 void process_set_trace(void* queue, tsr_operation_trace_fn trace, void* user);
 
+// The functions of a kind of device, of which its images and the making of its queues are its own.
+constexpr tsr_device_functions process_functions(decltype(tsr_device_functions::load) load,
+                                                 decltype(tsr_device_functions::unload) unload,
+                                                 decltype(tsr_device_functions::find) find,
+                                                 decltype(tsr_device_functions::open_queue) open_queue) {
+  return {sizeof(tsr_device_functions),
+          TSR_DEVICE_ABI_VERSION,
+          process_open,
+          process_close,
+          process_allocate,
+          process_release,
+          load,
+          unload,
+          find,
+          open_queue,
+          process_close_queue,
+          process_start,
+          process_copy,
+          process_mark,
+          process_wait,
+          process_drain,
+          process_set_trace};
+}
+
 }  // namespace tessera
