@@ -287,6 +287,11 @@ class Train(CliTest):
         self.train("mlp.graph", "--epochs", 1, "--checkpoint", "other.safetensors", "-q")
         _, errors = self.tessera("strip", "lenet_both.so", "--checkpoint", "other.safetensors", "-o", "none.so", code=1)
         self.assertIn("TSR-6234", errors)
+        damaged = bytearray((self.folder / "lenet_both.so").read_bytes())
+        damaged[-552 - 20] ^= 1  # the model as a graph stands before the footer
+        (self.folder / "damaged.so").write_bytes(damaged)
+        _, errors = self.tessera("strip", "damaged.so", "-o", "none.so", code=1)
+        self.assertIn("TSR-6104", errors)
         _, errors = self.tessera("strip", "lenet_both.so", "-o", "lenet_both.so", code=1)
         self.assertIn("TSR-4062", errors)
 

@@ -6,7 +6,6 @@ import json
 import os
 import pathlib
 import re
-import shutil
 import signal
 import subprocess
 import sys
@@ -17,6 +16,7 @@ ROOT = pathlib.Path(__file__).resolve().parents[2]
 sys.path[:0] = [str(ROOT / "tests/python"), str(ROOT / "examples/train_digits")]
 import cli_support
 from cli_support import CliTest
+from mpi_support import MPIRUN, why_no_mpi
 from test_data import find_test_data
 
 import numpy
@@ -25,22 +25,12 @@ from tessera import graph
 import make_models
 
 DIGITS = find_test_data("real/digits/digits.npz")
-MPIRUN = shutil.which("mpirun", path=f"{ROOT / '.venv/bin'}:{os.environ.get('PATH', '')}")
-
-
-def why_not():
-    if not MPIRUN:
-        return "there is no mpirun: scripts/setup.sh installs it"
-    library = pathlib.Path(cli_support.TESSERA).resolve().parents[1] / "lib/libtessera_mpi.so.0"
-    if not library.exists():
-        return "the build found no MPI: libtessera_mpi is not there"
-    return None if DIGITS else "real/digits/digits.npz is not in TESSERA_TEST_DATA"
 
 
 class DataParallel(CliTest):
     def setUp(self):
         super().setUp()
-        if reason := why_not():
+        if reason := (why_no_mpi() or (None if DIGITS else "real/digits/digits.npz is not in TESSERA_TEST_DATA")):
             print("skipped:", reason)
             self.skipTest(reason)
         make_models.lenet().save(self.folder / "lenet.graph")

@@ -9,7 +9,6 @@ import os
 import pathlib
 import random
 import re
-import shutil
 import signal
 import socket
 import subprocess
@@ -21,13 +20,13 @@ ROOT = pathlib.Path(__file__).resolve().parents[2]
 sys.path[:0] = [str(ROOT / "tests/python"), str(ROOT / "examples/train_digits")]
 import cli_support
 from cli_support import CliTest
+from mpi_support import MPIRUN
 from test_data import find_test_data
 
 import make_models
 
 DIGITS = find_test_data("real/digits/digits.npz")
 VENV = ROOT / ".venv/bin"
-MPIRUN = shutil.which("mpirun", path=f"{VENV}:{os.environ.get('PATH', '')}")
 KILLS, SECONDS = int(os.environ.get("KILLS", 4)), float(os.environ.get("SECONDS", 0))
 
 

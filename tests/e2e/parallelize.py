@@ -3,7 +3,6 @@
     parallelize.py TESSERA [unittest options]"""
 
 import json
-import os
 import pathlib
 import shutil
 import subprocess
@@ -13,6 +12,7 @@ ROOT = pathlib.Path(__file__).resolve().parents[2]
 sys.path[:0] = [str(ROOT / "tests/python"), str(ROOT / "examples/parallel")]
 import cli_support
 from cli_support import CliTest
+from mpi_support import MPIRUN
 
 import numpy
 
@@ -20,7 +20,6 @@ from tessera import graph
 
 import make_gpt
 
-MPIRUN = shutil.which("mpirun", path=f"{ROOT / '.venv/bin'}:{os.environ.get('PATH', '')}")
 LAYERS, WIDTH, LENGTH, BATCH, WORDS = 2, 64, 16, 4, 96
 
 

@@ -3,9 +3,7 @@
 text, and what is refused.    pipeline.py TESSERA [unittest options]"""
 
 import json
-import os
 import pathlib
-import shutil
 import subprocess
 import sys
 
@@ -13,6 +11,7 @@ ROOT = pathlib.Path(__file__).resolve().parents[2]
 sys.path[:0] = [str(ROOT / "tests/python"), str(ROOT / "examples/train_digits"), str(ROOT / "examples/parallel")]
 import cli_support
 from cli_support import CliTest
+from mpi_support import MPIRUN, why_no_mpi
 from test_data import find_test_data
 
 import numpy
@@ -21,20 +20,12 @@ import make_gpt
 import make_models
 
 DIGITS = find_test_data("real/digits/digits.npz")
-MPIRUN = shutil.which("mpirun", path=f"{ROOT / '.venv/bin'}:{os.environ.get('PATH', '')}")
-
-
-def why_not():
-    if not MPIRUN:
-        return "there is no mpirun: scripts/setup.sh installs it"
-    library = pathlib.Path(cli_support.TESSERA).resolve().parents[1] / "lib/libtessera_mpi.so.0"
-    return None if library.exists() else "the build found no MPI: libtessera_mpi is not there"
 
 
 class Pipeline(CliTest):
     def setUp(self):
         super().setUp()
-        if reason := why_not():
+        if reason := why_no_mpi():
             print("skipped:", reason)
             self.skipTest(reason)
 
