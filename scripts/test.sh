@@ -1,8 +1,10 @@
 #!/usr/bin/env bash
 # Sets up, builds and runs the tests; the last lines are ctest's own.
 #
-#   scripts/test.sh [CTEST-OPTION...]          everything, release build
-#   scripts/test.sh --fast [CTEST-OPTION...]   without the tests labelled 'slow' (about three minutes on two cores)
+#   scripts/test.sh                            release build: the fast tests, and a quarter of those labelled 'slow',
+#                                              another one every day (TESSERA_TEST_QUARTER=0..3 chooses it)
+#   scripts/test.sh --all | CTEST-OPTION...    release build: every test (about an hour on two cores), or those chosen
+#   scripts/test.sh --fast [CTEST-OPTION...]   release build: the fast tests alone (about seven minutes on two cores)
 #   scripts/test.sh --full                     the whole matrix: release, asan+ubsan, tsan, instruction sets,
 #                                              optimiser off, 1 and 2 threads; ends with a dated summary
 #
@@ -13,9 +15,9 @@ cd "$(dirname "$0")/.."
 
 mode=default
 case ${1:-} in
-  --fast) mode=fast; shift ;;
+  --fast | --all) mode=${1#--}; shift ;;
   --full) mode=full; shift ;;
-  -h | --help) sed -n '2,11s/^# \{0,1\}//p' "$0"; exit 0 ;;
+  -h | --help) sed -n '2,13s/^# \{0,1\}//p' "$0"; exit 0 ;;
 esac
 
 run_ctest() { # PRESET OPTION...
@@ -24,10 +26,30 @@ run_ctest() { # PRESET OPTION...
   ctest --preset "$preset" --parallel "$(nproc)" "$@"
 }
 
+# The numbers of the fast tests, and of the slow ones of a quarter: those of fuzzing are one quarter, for what they need
+# is built for them alone; of the others each takes every third.
+tests_of_quarter() { # QUARTER
+  comm -23 <(listed | sort) <(listed --label-regex '^slow$' | sort)
+  if [[ $1 == 0 ]]; then
+    listed --label-regex '^slow$' --label-regex '^fuzz$'
+  else
+    listed --label-regex '^slow$' --label-exclude '^fuzz$' | sort -k 2 | awk -v quarter="$1" 'NR % 3 == quarter - 1'
+  fi
+}
+
+listed() { # CTEST-OPTION...: number and name of each test
+  ctest --preset release -N "$@" | sed -n 's/^ *Test *#\([0-9]*\): \(.*\)/\1 \2/p'
+}
+
 if [[ $mode != full ]]; then
   scripts/build.sh release
   options=()
-  [[ $mode == default ]] || options+=(--label-exclude slow)
+  [[ $mode != fast ]] || options+=(--label-exclude '^slow$')
+  if [[ $mode == default && $# -eq 0 ]]; then
+    quarter=${TESSERA_TEST_QUARTER:-$((10#$(date -u +%j) % 4))}
+    options+=(--tests-information "0,0,0,$(tests_of_quarter "$quarter" | cut -d ' ' -f 1 | paste -sd ,)")
+    echo "test: of the slow tests, quarter $quarter of 0..3 (TESSERA_TEST_QUARTER chooses it, --all runs all four)"
+  fi
   run_ctest release "${options[@]}" "$@"
   exit
 fi

@@ -56,7 +56,10 @@ Graph run_passes(Graph graph, const std::string& names, const std::string& on, D
   target.features = {"avx", "avx2", "fma"};
   std::stringstream features(on);
   for (std::string item; std::getline(features, item, ',');)
-    if (!item.empty()) target.features.insert(item == "x86-64-v4" ? "avx512f" : item.substr(1));
+    if (item == "x86-64-v4")
+      target.features.insert({"avx512f", "avx512bw", "avx512cd", "avx512dq", "avx512vl"});
+    else if (!item.empty())
+      target.features.insert(item.substr(1));
   GraphInterpreter evaluator;
   const PassContext ctx{standard_ops(), evaluator, target, 3, nullptr, precision};
   std::stringstream stream(names);
