@@ -15,7 +15,7 @@ install(TARGETS tessera_runtime tessera_runtime_shared tessera_values tessera_va
 if(TARGET tessera_mpi_shared)  # which finds MPI where the system looks for libraries
   install(TARGETS tessera_mpi_shared LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR} COMPONENT runtime)
 endif()
-foreach(target tessera tessera_runner)
+foreach(target tessera tessera_runner tessera_generate_program)
   if(TARGET ${target})
     install(TARGETS ${target} RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR})
   endif()

@@ -32,6 +32,7 @@ packages=(
   libminizip-dev                # the archives of PyTorch's programs
   libfmt-dev libcli11-dev nlohmann-json3-dev libxxhash-dev zlib1g-dev libzstd-dev
   libpng-dev libjpeg62-turbo-dev libfreetype-dev
+  libpcre2-dev                  # cuts text into words, for the tokens of language models
   fonts-wqy-microhei            # the text that the demo draws: Latin and Chinese letters in one small font
   libgloo-dev                   # collectives between processes that torchrun starts
   libgtest-dev libgmock-dev libbenchmark-dev

@@ -275,7 +275,7 @@ def write_pt2():
 
 
 def write_gguf():
-    """A model of every architecture, and one with every kind of blocks."""
+    """A model of every architecture, one with every kind of blocks, and one with every kind of tokenizer."""
     out = empty(HERE / "seeds" / "gguf")
     small = {"block_count": 1, "embedding_length": 4, "feed_forward_length": 8, "attention.head_count": 2, "context_length": 8,
              "attention.head_count_kv": 1, "attention.key_length": 4, "attention.value_length": 4}
@@ -291,7 +291,15 @@ def write_gguf():
         metadata = gguf_models.metadata_of("llama", **{**small, **sizes})
         tensors = gguf_models.tensors_of(metadata, np.random.default_rng(0), vocabulary=1, types=types.split())
         gguf_models.write(out / f"blocks{number}.gguf", metadata, tensors)
-    write_dictionary("gguf", ["GGUF", "general.architecture", "general.alignment", *gguf_models.ARCHITECTURES])
+    pairs = {"model": "gpt2", "pre": "smollm", "tokens": ["a", "b", "aa", "ba", "\u0120", "\u00c3", "\u00a9", "<s>"],
+             "merges": ["a a", "b a"], "token_type": [1, 1, 1, 1, 1, 1, 1, 3], "bos_token_id": 7, "add_bos_token": True}
+    scores = {"model": "llama", "tokens": ["<unk>", "<s>", "<0xC3>", "<0xA9>", "\u2581", "a", "b", "\u2581a", "ab"],
+              "token_type": [2, 3, 6, 6, 1, 1, 1, 1, 4], "scores": [0.0, 0.0, 0.0, 0.0, -1.0, -2.0, -3.0, -0.5, -0.25], "bos_token_id": 1,
+              "eos_token_id": 0}
+    for tokenizer in (pairs, scores):
+        metadata = {f"tokenizer.ggml.{key}": value for key, value in tokenizer.items()}
+        gguf_models.write(out / f"tokenizer_{tokenizer['model']}.gguf", metadata, {})
+    write_dictionary("gguf", ["GGUF", "general.architecture", "general.alignment", "tokenizer.ggml.", *gguf_models.ARCHITECTURES])
     print(f"gguf: {len(list(out.iterdir()))} seeds")
 
 
