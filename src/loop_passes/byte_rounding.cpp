@@ -364,6 +364,95 @@ class Combination {
   bool any_ = false;
 };
 
+// A number that is limited, multiplied and divided by constants before it is rounded to a byte: a step function of it,
+// as is one product by all factors within limits. They are the same if they go on from byte to byte at the same
+// numbers, to which the product's next 24 bits see.
+class ScaledNumber {
+ public:
+  explicit ScaledNumber(const Rounded& rounded) : rounded_(rounded) {}
+
+  // What to round instead, within its limits; empty where some step would be at another number.
+  std::optional<Rounded> replaced() {
+    Expr base = rounded_.number;
+    while (take_step(base)) {
+    }
+    std::ranges::reverse(steps_);
+    if (!divides_ || !(factor_ > 0x1p-60 && factor_ < 0x1p60)) return std::nullopt;
+    // Rounded down, so that both parts are positive and infinity stays what it is; NaN stays NaN.
+    inverse_ = static_cast<float>(factor_);
+    if (static_cast<double>(inverse_) > factor_) inverse_ = std::nextafter(inverse_, 0.0F);
+    rest_ = static_cast<float>(factor_ - static_cast<double>(inverse_));
+    Rounded result = rounded_;
+    result.low = std::max(rounded_.low, stepped(-HUGE_VALF) + rounded_.zero);
+    result.high = std::min(rounded_.high, stepped(HUGE_VALF) + rounded_.zero);
+    const double low = result.low - result.zero, high = result.high - result.zero;
+    if (!(result.low <= 0 && result.high >= 0) || !is_whole(low) || !is_whole(high)) return std::nullopt;
+    for (double byte = low + 1; byte <= high; ++byte) {
+      const float first = first_that_reaches(byte);
+      if (multiplied(first) < byte || multiplied(std::nextafter(first, -HUGE_VALF)) >= byte) return std::nullopt;
+    }
+    result.number = base * number_of(inverse_);
+    if (rest_ != 0) result.number = fma(base, number_of(inverse_), base * number_of(rest_));
+    return result;
+  }
+
+ private:
+  // Takes the last step off `e`.
+  bool take_step(Expr& e) {
+    if (e->kind != ExprKind::kBinary) return false;
+    const BinaryOp op = e->binary;
+    const bool is_quotient = op == BinaryOp::kDiv;
+    if (!is_quotient && op != BinaryOp::kMul && op != BinaryOp::kMin && op != BinaryOp::kMax) return false;
+    const size_t side = !is_quotient && as_float(e->operands[0]) ? 0 : 1;
+    const auto constant = as_float(e->operands[side]);
+    if (!constant || !std::isfinite(*constant)) return false;
+    const bool scales = is_quotient || op == BinaryOp::kMul;
+    if (scales && !(*constant > 0x1p-60 && *constant < 0x1p60)) return false;
+    if (scales) factor_ *= is_quotient ? 1 / *constant : *constant;
+    divides_ |= is_quotient;
+    steps_.emplace_back(op, static_cast<float>(*constant));
+    e = e->operands[1 - side];
+    return true;
+  }
+
+  double stepped(float x) const {
+    for (const auto& [op, constant] : steps_) switch (op) {
+        case BinaryOp::kDiv: x /= constant; break;
+        case BinaryOp::kMul: x *= constant; break;
+        case BinaryOp::kMin: x = std::min(x, constant); break;
+        default: x = std::max(x, constant);
+      }
+    return std::nearbyint(x);
+  }
+  double multiplied(float x) const {
+    return std::nearbyint(rest_ == 0 ? x * inverse_ : std::fma(x, inverse_, x * rest_));
+  }
+
+  // The least number that is rounded to at least `byte`. REQUIRES: there is one, and one that is not.
+  float first_that_reaches(double byte) const {
+    // Floats in their order, as integers.
+    const auto ordered = [](float x) {
+      const auto bits = std::bit_cast<int32_t>(x);
+      return int64_t{bits < 0 ? INT32_MIN - bits : bits};
+    };
+    const auto number = [](int64_t place) {
+      return std::bit_cast<float>(static_cast<int32_t>(place < 0 ? INT32_MIN - place : place));
+    };
+    int64_t below = ordered(-HUGE_VALF), reaches = ordered(HUGE_VALF);
+    while (reaches - below > 1) {
+      const int64_t middle = below + (reaches - below) / 2;
+      (stepped(number(middle)) >= byte ? reaches : below) = middle;
+    }
+    return number(reaches);
+  }
+
+  Rounded rounded_;
+  std::vector<std::pair<BinaryOp, float>> steps_;  // the first one first
+  double factor_ = 1;
+  bool divides_ = false;
+  float inverse_ = 0, rest_ = 0;
+};
+
 Expr without_division(const Expr& e, const Target& target) {
   if (target.has_fma() && e.dtype() == DType::kF32 && is_binary(e, BinaryOp::kDiv))
     if (const auto divisor = as_float(e->operands[1])) return Quotient(e->operands[0], *divisor).replaced();
@@ -406,8 +495,10 @@ LoopProgram byte_rounding(const LoopProgram& program, const LoopPassContext& ctx
     const Expr combined = transform(floats, [&](const Expr& e) -> Expr {
       auto rounded = match_rounded(e);
       if (!rounded) return Expr();
-      if (ctx.target.has_fma())
+      if (ctx.target.has_fma()) {
         if (const Expr number = Combination(*rounded).replaced()) rounded->number = number;
+        else if (const auto scaled = ScaledNumber(*rounded).replaced()) rounded = scaled;
+      }
       return to_byte(*rounded, e.dtype());
     });
     return transform(combined, [&](const Expr& e) { return without_division(e, ctx.target); });

@@ -14,6 +14,11 @@
 // after:   fma(e, 1/u, e * (1/u's error))                with e = a * s + b * t, where all pairs of values were tried
 //          fma(a, s/u, b * (t/u))                        where that is rounded to a byte, and all pairs give the same
 //          one
+//
+// before:  min(max(x, 0:f32), 6:f32) / u                 with any x, where that is rounded to a byte
+// after:   fma(x, 1/u, x * (1/u's error))                within the byte's limits: which goes on from byte to byte at
+// the
+//                                                        same x, as was tried
 #pragma once
 
 #include "loop_passes/pass.h"

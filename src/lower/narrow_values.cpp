@@ -24,8 +24,14 @@ std::optional<DType> narrow_type(const Expr& e) {
 }
 
 bool all_are(const Tensor& tensor, DType dtype) {
+  if (tensor.dtype() == DType::kI64) {
+    const auto values = tensor.as<int64_t>();
+    return std::all_of(values.begin(), values.end(), [](int64_t v) { return v == static_cast<int32_t>(v); });
+  }
   if (tensor.dtype() == DType::kI32) {
-    const int32_t low = dtype == DType::kI8 ? -128 : 0, high = dtype == DType::kI8 ? 127 : 255;
+    const auto [low, high] = dtype == DType::kI8   ? std::pair(-128, 127)
+                             : dtype == DType::kU8 ? std::pair(0, 255)
+                                                   : std::pair(-32768, 32767);
     const auto values = tensor.as<int32_t>();
     return std::all_of(values.begin(), values.end(), [&](int32_t v) { return v >= low && v <= high; });
   }
@@ -36,17 +42,26 @@ bool all_are(const Tensor& tensor, DType dtype) {
 
 // The types that weights may be stored in beside factors of `factor`, the best one first.
 std::vector<DType> types_beside(DType factor) {
-  return is_float(factor) ? std::vector{factor} : std::vector{DType::kI8, DType::kU8};
+  return is_float(factor) ? std::vector{factor} : std::vector{DType::kI8, DType::kU8, DType::kI16};
 }
 
-DType wide_type(DType narrow) { return is_float(narrow) ? DType::kF32 : DType::kI32; }
+DType wide_type(DType narrow) {
+  return is_float(narrow) ? DType::kF32 : narrow == DType::kI32 ? DType::kI64 : DType::kI32;
+}
 
 TensorPtr narrowed(const Tensor& wide, DType dtype) {
   auto data = std::make_shared<Tensor>(dtype, wide.dims());
+  if (wide.dtype() == DType::kI64) {
+    const auto values = wide.as<int64_t>();
+    std::transform(values.begin(), values.end(), data->as_mutable<int32_t>().begin(),
+                   [](int64_t v) { return static_cast<int32_t>(v); });
+    return data;
+  }
   if (wide.dtype() == DType::kI32) {
     const auto values = wide.as<int32_t>();
     for (size_t i = 0; i < values.size(); ++i)
       if (dtype == DType::kI8) data->as_mutable<int8_t>()[i] = static_cast<int8_t>(values[i]);
+      else if (dtype == DType::kI16) data->as_mutable<int16_t>()[i] = static_cast<int16_t>(values[i]);
       else data->as_mutable<uint8_t>()[i] = static_cast<uint8_t>(values[i]);
     return data;
   }
@@ -91,7 +106,7 @@ class Narrower {
     for (const auto& [root, members] : families_)
       if (const auto dtype = type_of_values(root, members)) narrow(members, *dtype);
     for (const auto& [root, members] : families_)
-      if (const auto dtype = type_of_weight(root, members)) narrow(members, *dtype);
+      if (const auto dtype = type_of_constant(root, members)) narrow(members, *dtype);
     for (Kernel& kernel : program_.kernels) {
       if (!changed_.contains(&kernel)) continue;
       auto program = naive_loops(*kernel.definition);
@@ -131,11 +146,37 @@ class Narrower {
     return read;
   }
 
-  std::optional<DType> type_of_weight(BufferId root, const std::vector<BufferId>& members) {
+  std::optional<DType> type_of_constant(BufferId root, const std::vector<BufferId>& members) {
     const ProgramBuffer& buffer = program_.buffers[static_cast<size_t>(root)];
-    if (buffer.kind != BufferKind::kWeight || !buffer.data || !buffer.data->has_data() || members.size() != 1 ||
-        !(all_of_type(members, DType::kF32) || all_of_type(members, DType::kI32)))
+    if (buffer.kind != BufferKind::kWeight || !buffer.data || !buffer.data->has_data() || members.size() != 1)
       return std::nullopt;
+    if (all_of_type(members, DType::kI64)) return type_of_multiplier(*buffer.data, members);
+    if (!all_of_type(members, DType::kF32) && !all_of_type(members, DType::kI32)) return std::nullopt;
+    return type_of_weight(buffer, members);
+  }
+
+  // Of fixed-point factors: where both are known to be of 32 bits, one instruction multiplies them.
+  std::optional<DType> type_of_multiplier(const Tensor& data, const std::vector<BufferId>& members) {
+    bool fits = all_are(data, DType::kI32), multiplies = false;
+    for_uses(members, [&](const KernelCall& call, size_t arg) {
+      const Kernel& kernel = kernel_of(call);
+      fits = fits && kernel.definition && arg < kernel.definition->params.size();
+      if (!fits) return;
+      const BufferPtr& constant = kernel.definition->params[arg].buffer;
+      for (const Stage& stage : kernel.definition->stages)
+        walk(stage.body.value, [&](const Expr& node) {
+          if (node->kind != ExprKind::kBinary || node->binary != BinaryOp::kMul) return;
+          for (size_t side = 0; side < 2; ++side) {
+            const Expr &own = node->operands[side], &other = node->operands[1 - side];
+            multiplies |= own->kind == ExprKind::kLoad && own->buffer == constant && other->kind == ExprKind::kCast &&
+                          other->operands[0].dtype() == DType::kI32;
+          }
+        });
+    });
+    return fits && multiplies ? std::optional(DType::kI32) : std::nullopt;
+  }
+
+  std::optional<DType> type_of_weight(const ProgramBuffer& buffer, const std::vector<BufferId>& members) {
     std::optional<DType> type;
     bool fits = true;
     for_uses(members, [&](const KernelCall& call, size_t arg) {

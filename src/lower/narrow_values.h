@@ -2,8 +2,9 @@
 //
 // Where every kernel that writes an arena buffer of f32 ends in a conversion from bf16 or f16, or one of i32 in a
 // conversion from i8 or u8, the buffer holds the narrow values and its readers convert. So does a weight whose every
-// value is one of that type, or of the other type of 8 bits, where a sum multiplies it with such a buffer. Nothing
-// changes but bytes: results are the same bit for bit.
+// value is one of that type, of the other type of 8 bits, or of i16, where a sum multiplies it with such a buffer. Constants of
+// i64 that multiply numbers of i32 are stored as i32 where they fit: fixed-point scales. Nothing changes but bytes:
+// results are the same bit for bit.
 #pragma once
 
 #include "program/program.h"

@@ -45,6 +45,8 @@ constexpr std::array kRules = {
                  1, Numerics::kRounding, packed_panels},
     ScheduleRule{"streamed_product", "few rows by a large matrix of a run, which is read as it lies, row by row", 1,
                  Numerics::kRounding, streamed_product},
+    ScheduleRule{"window_dots", "depthwise convolutions of bytes, by dot products of turned windows", 1,
+                 Numerics::kExact, window_dots},
     ScheduleRule{"register_tile", "reductions with a contiguous output axis, accumulated in a register tile", 1,
                  Numerics::kRounding, register_tile},
     ScheduleRule{"window_rows", "windows along the output's contiguous axis, in lanes of outputs", 1, Numerics::kExact,

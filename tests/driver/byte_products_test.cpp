@@ -110,7 +110,6 @@ TEST(ByteProducts, Convolutions) {
                                        {9, 16, 5, 6, 1, 1, 0},
                                        {16, 24, 8, 9, 3, 1, 2, 1, 2},               // dilated
                                        {64, 64, 6, 6, 3, 1, 1, 4},                  // groups of whole blocks
-                                       {12, 12, 7, 8, 3, 1, 1, 12, 1, false},       // depthwise
                                        {24, 48, 6, 6, 3, 2, 1, 24, 1, true, true},  // a multiplier: groups are joined
                                        {12, 8, 6, 6, 3, 1, 1, 4}};
   uint64_t seed = 100;
@@ -151,8 +150,7 @@ TEST(ByteProducts, WeightsOfNineBits) {
     for (const ConvCase& c : std::vector<ConvCase>{{32, 64, 9, 11, 3, 1, 1},
                                                    {3, 32, 19, 18, 7, 2, 3},
                                                    {22, 40, 7, 7, 1, 1, 0},
-                                                   {16, 24, 8, 9, 3, 1, 2, 1, 2},
-                                                   {12, 12, 7, 8, 3, 1, 1, 12, 1, false}}) {
+                                                   {16, 24, 8, 9, 3, 1, 2, 1, 2}}) {
       Random random(++seed);
       const Ints dims = {1, c.channels, c.height, c.width};
       QuantizedGraph graph(dims, dtype, some_zero_point(dtype, seed));
@@ -163,6 +161,57 @@ TEST(ByteProducts, WeightsOfNineBits) {
                               c.kernel, c.kernel, c.groups, dtype_name(dtype)),
                   c.in_groups);
     }
+  }
+}
+
+// A lane has both factors for itself. Where rows are too short for a window, products are taken one by one.
+TEST(ByteProducts, DepthwiseConvolutions) {
+  struct Depthwise {
+    int64_t channels, height, width, kernel, stride, pad, dilation = 1;
+    bool in_groups = true;
+  };
+  const std::vector<Depthwise> cases = {
+      {12, 7, 8, 3, 1, 1},          {40, 14, 14, 3, 1, 1},         {16, 7, 7, 3, 2, 1},
+      {33, 28, 29, 3, 2, 1},        {8, 6, 57, 3, 1, 0},           {17, 5, 4, 3, 1, 2},
+      {10, 9, 31, 5, 1, 2},         {24, 13, 14, 5, 2, 2},         {20, 16, 17, 7, 1, 3},
+      {9, 11, 10, 2, 1, 0},         {16, 12, 23, 4, 3, 1},         {32, 12, 16, 3, 1, 2, 2},
+      {15, 20, 21, 3, 2, 3, 3},     {16, 3, 3, 3, 1, 1, 1, false}, {16, 1, 1, 3, 1, 1, 1, false},
+      {19, 8, 6, 1, 1, 0, 1, false}};
+  const auto check = [](const Depthwise& c, DType dtype, std::pair<int, int> weight_range, bool any_group,
+                        uint64_t seed) {
+    Random random(seed);
+    const Ints dims = {1 + static_cast<int64_t>(seed % 2), c.channels, c.height, c.width};
+    Tensor weights(DType::kI32, {c.channels, 1, c.kernel, c.kernel});
+    fill(weights, random, weight_range.first, weight_range.second);
+    QuantizedGraph graph(dims, dtype, some_zero_point(dtype, seed));
+    graph.conv(weights, c.stride, c.pad, c.channels, c.dilation);
+    expect_same(graph.finish(seed % 3 == 0), random_bytes(dtype, dims, random),
+                fmt::format("depthwise {}, {}x{}, stride {}, pad {}, {} from {}", fmt::join(dims, "x"), c.kernel,
+                            c.kernel, c.stride, c.pad, dtype_name(dtype), weight_range.first),
+                c.in_groups, any_group ? "kernel" : ".dot.");
+  };
+  const std::pair<int, int> ranges[] = {{-128, 127}, {-100, 155}, {0, 255}};
+  uint64_t seed = 500;
+  for (const Depthwise& c : cases)
+    for (const DType dtype : {DType::kU8, DType::kI8})
+      for (const auto& range : ranges) check(c, dtype, range, c.dilation > 1, ++seed);
+  // Any shapes, whichever rule takes them.
+  for (int round = 0; round < 30; ++round) {
+    Random random(++seed);
+    const auto pick = [&](int64_t low, int64_t high) {
+      return std::uniform_int_distribution<int64_t>(low, high)(random);
+    };
+    Depthwise c{2 + pick(0, 40),
+                pick(1, 12),
+                pick(1, 40),
+                pick(1, 7),
+                pick(1, 3),
+                0,
+                pick(1, 5) == 1 ? int64_t{2} : int64_t{1}};
+    c.pad = pick(0, c.kernel);
+    const int64_t span = (c.kernel - 1) * c.dilation + 1 - 2 * c.pad;
+    c.height = std::max(c.height, span), c.width = std::max(c.width, span);
+    check(c, round % 2 == 0 ? DType::kU8 : DType::kI8, ranges[round % 3], true, seed);
   }
 }
 
@@ -195,6 +244,36 @@ TEST(ByteProducts, OfDequantizedFactors) {
     graph.rename(graph.outputs[0], "y");
     expect_same(graph, random_bytes(DType::kU8, x, random), conv ? "dequantised conv" : "dequantised product", true, "",
                 1e-5);
+  }
+}
+
+// Scales in fixed point, as TFLite's integer models have them: 32 bits by 32 bits, rounded and shifted. They are stored
+// in 32 bits where they fit, which one instruction multiplies.
+TEST(ByteProducts, FixedPointScales) {
+  for (const bool fits : {true, false}) {
+    Random random(fits ? 11 : 12);
+    constexpr int64_t kChannels = 37;
+    Graph graph;
+    GraphBuilder builder(graph);
+    const auto op = [&](const char* name, const std::vector<ValueId>& inputs, const Attrs& attrs = {}) {
+      return builder.add(standard_ops().get(name), inputs, attrs);
+    };
+    const auto constant = [&](int64_t low, int64_t high) {
+      const auto value = std::make_shared<Tensor>(DType::kI64, Ints{kChannels});
+      std::uniform_int_distribution<int64_t> numbers(low, high);
+      for (int64_t& number : value->as_mutable<int64_t>()) number = numbers(random);
+      return op("constant", {}, {{"value", TensorPtr(value)}});
+    };
+    const ValueId x = graph.add_input("x", {DType::kI32, make_shape({5, kChannels}), {}});
+    const ValueId scale = constant(fits ? INT32_MIN : INT64_C(1) << 31, fits ? INT32_MAX : INT64_C(1) << 32);
+    const ValueId product = op("mul", {op("cast", {x}, {{"to", DType::kI64}}), scale});
+    const ValueId shifted = op("shift_right", {op("add", {product, constant(0, 1 << 20)}), constant(20, 40)});
+    graph.outputs = {op("cast", {shifted}, {{"to", DType::kI32}})};
+    graph.rename(graph.outputs[0], "y");
+    Tensor numbers(DType::kI32, {5, kChannels});
+    fill(numbers, random, INT32_MIN, INT32_MAX);
+    numbers.set_double(0, INT32_MIN), numbers.set_double(1, INT32_MAX);
+    expect_same(graph, numbers, fits ? "scales of 32 bits" : "scales of 33 bits", fits, ": i32[37], ");
   }
 }
 

@@ -184,13 +184,52 @@ TEST(ByteRounding, SumsOfTwoBytesAreTwoMultiplyAdds) {
   EXPECT_GT(combined, kRounds / 2);
 }
 
+// Any number divided by a scale and rounded: around all places where the byte changes, and beyond.
+TEST(ByteRounding, QuotientsThatAreRoundedNeedNoDivision) {
+  Random random(5);
+  int replaced = 0;
+  constexpr int kRounds = 100;
+  for (int round = 0; round < kRounds; ++round) {
+    const Byte byte = Byte::any(random);
+    const auto divisor = static_cast<float>(std::exp2(random.real(-20, 10)));
+    std::vector<float> values = numbers(random, 800);
+    for (float& value : values) value *= divisor;
+    for (int integer = -400; integer <= 400; ++integer) {
+      float near = static_cast<float>((integer + 0.5) * static_cast<double>(divisor));
+      for (int step = 0; step < 3; ++step) near = std::nextafter(near, -HUGE_VALF);
+      for (int step = 0; step < 7; ++step) values.push_back(near = std::nextafter(near, HUGE_VALF));
+    }
+    const auto count = static_cast<int64_t>(values.size());
+    Tensor x(DType::kF32, {count}), y(byte.type, {count});
+    std::copy(values.begin(), values.end(), x.as_mutable<float>().begin());
+    const BufferPtr from = make_buffer("x", DType::kF32, {count}), to = make_buffer("y", byte.type, {count});
+    const Var i = make_var("i");
+    Expr read = load(from, {i});
+    if (random.coin()) read = max(read, number(divisor * random.real(-300, 10)));
+    if (random.coin()) read = min(read, number(divisor * random.real(10, 300)));
+    if (random.coin()) read = read * number(0.25);
+    const Expr scaled = binary(BinaryOp::kDiv, read, const_float(DType::kF32, divisor));
+    const LoopProgram before = over({from}, to, i, byte.of(random.coin() ? min(scaled, number(100.5)) : scaled));
+    replaced += print(byte_rounding(before, {reference_machine(), 3})).find(" / ") == std::string::npos;
+    expect_same(before, {&x}, y, "k");
+    if (testing::Test::HasFatalFailure()) return;
+  }
+  EXPECT_GT(replaced, kRounds / 3);  // those whose limits have a number for NaN
+}
+
 TEST(ByteRounding, OtherNumbersStayDivided) {
-  const BufferPtr x = make_buffer("x", DType::kF32, {4}), y = make_buffer("y", DType::kU8, {4});
+  const BufferPtr x = make_buffer("x", DType::kF32, {4});
   const Var i = make_var("i");
-  const LoopProgram before =
-      over({x}, y, i, cast(DType::kU8, unary(UnaryOp::kRound, binary(BinaryOp::kDiv, load(x, {i}), number(0.3)))));
-  const Target target = reference_machine();
-  EXPECT_THAT(print(byte_rounding(before, {target, 3})), testing::HasSubstr(" / 0.3"));
+  const auto divided = [&](double divisor, DType type) {
+    const Expr quotient = binary(BinaryOp::kDiv, load(x, {i}), number(divisor));
+    const Expr value = type == DType::kU8 ? cast(type, unary(UnaryOp::kRound, quotient)) : quotient;
+    const BufferPtr to = make_buffer("y", type, {4});
+    return print(byte_rounding(over({x}, to, i, value), {reference_machine(), 3}));
+  };
+  EXPECT_THAT(divided(0.3, DType::kU8), testing::Not(testing::HasSubstr(" / ")));
+  EXPECT_THAT(divided(-0.3, DType::kU8), testing::HasSubstr(" / "));
+  EXPECT_THAT(divided(0x1p70, DType::kU8), testing::HasSubstr(" / "));
+  EXPECT_THAT(divided(0.3, DType::kF32), testing::HasSubstr(" / "));
 }
 
 }  // namespace

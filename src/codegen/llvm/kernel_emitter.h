@@ -222,6 +222,7 @@ class KernelEmitter {
   bool emit_products(const TensorIntrinsic& intrinsic, const Stmt& nest);
   bool emit_call(const TensorIntrinsic& intrinsic, const Stmt& nest);
   Value* region_pointer(const PatternRegion& region);
+  Value* interleaved_rows(const PatternRegion& rows, int64_t step, unsigned lanes, unsigned depth);
   Value* sum_of_products(const TensorIntrinsic& intrinsic, Value* acc, Value* a, Value* b);
 
   llvm::Module& module_;

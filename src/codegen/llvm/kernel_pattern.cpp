@@ -1,5 +1,6 @@
 // Intrinsics whose pattern is loop IR (loop/unify.h): sums of products in one instruction, calls of functions, and
 // nests that stand for others. Unrolled loops around the pattern are copies of it.
+#include <llvm/Analysis/VectorUtils.h>
 #include <llvm/IR/IntrinsicsAArch64.h>
 #include <llvm/IR/IntrinsicsX86.h>
 
@@ -11,6 +12,17 @@
 namespace tessera::inline llvm_codegen {
 
 using llvm::Value;
+
+namespace {
+
+// That which the nest is; null when it is none.
+const IntrinsicPattern* matching_pattern(const TensorIntrinsic& intrinsic, const Stmt& nest) {
+  for (const IntrinsicPattern& pattern : intrinsic.patterns)
+    if (unify(*pattern.program, nest, pattern.rules).problem.empty()) return &pattern;
+  return nullptr;
+}
+
+}  // namespace
 
 bool KernelEmitter::emit_pattern(const Stmt& s) {
   const TensorIntrinsic& intrinsic = *s->intrinsic;
@@ -31,7 +43,7 @@ bool KernelEmitter::emit_pattern(const Stmt& s) {
   }
   std::vector<Stmt> around;
   const Stmt nest = intrinsic_nest(intrinsic, s->stmts[0], around);
-  if (!unify(*intrinsic.pattern(), nest, intrinsic.patterns[0].rules).problem.empty()) return false;
+  if (!matching_pattern(intrinsic, nest)) return false;
   for (const Stmt& loop : around) {
     const auto begin = as_int(loop->begin);
     const auto extent = as_int(loop->extent);
@@ -80,23 +92,31 @@ bool KernelEmitter::emit_call(const TensorIntrinsic& intrinsic, const Stmt& nest
   return true;
 }
 
-// acc[l] += a[0] * b[l, 0] + ... for the parameters a, b, acc of the pattern.
+// acc[l] += a[0] * b[l, 0] + ... for the parameters a, b, acc of the pattern, or a[0, l] * b[l, 0] + ...
 bool KernelEmitter::emit_products(const TensorIntrinsic& intrinsic, const Stmt& nest) {
   // One that is declared like another has that one's parameters in an order of its own.
   const TensorIntrinsic& known = intrinsic.like.empty() ? intrinsic : *find_intrinsic(intrinsic.like);
-  const PatternMatch match = unify(*known.pattern(), nest, known.patterns[0].rules);
-  check(match.problem.empty() && match.regions.size() == 3, where(intrinsic.name + ": " + match.problem));
+  const IntrinsicPattern* pattern = matching_pattern(known, nest);
+  check(pattern != nullptr, where("a nest that is not what its intrinsic stands for: " + intrinsic.name));
+  const PatternMatch match = unify(*pattern->program, nest, pattern->rules);
+  check(match.regions.size() == 3, where(intrinsic.name + " has other operands than two factors and sums"));
   const PatternRegion &a = match.regions[0], &b = match.regions[1], &c = match.regions[2];
   const auto lanes = static_cast<unsigned>(known.lanes), depth = static_cast<unsigned>(known.depth);
-  const auto a_bits = static_cast<unsigned>(dtype_bits(a.buffer->dtype)) * depth;
+  const auto group_of = [&](const PatternRegion& factor) {
+    return b_.getIntNTy(static_cast<unsigned>(dtype_bits(factor.buffer->dtype)) * depth);
+  };
   const llvm::Align a_align(static_cast<uint64_t>(dtype_bits(a.buffer->dtype) / 8)),
       b_align(static_cast<uint64_t>(dtype_bits(b.buffer->dtype) / 8));
   const Place &a_place = f_.places.at(a.buffer.get()), &b_place = f_.places.at(b.buffer.get());
-  Value* row = mark(b_.CreateAlignedLoad(b_.getIntNTy(a_bits), region_pointer(a), a_align), a_place);
+  Value* row = nullptr;
+  if (!match.symbols.empty()) {  // each lane has first factors of its own, so many bytes apart
+    row = b_.CreateBitCast(interleaved_rows(a, match.symbols.back(), lanes, depth),
+                           llvm::FixedVectorType::get(group_of(a), lanes));
+  } else {
+    row = ops_.splat(mark(b_.CreateAlignedLoad(group_of(a), region_pointer(a), a_align), a_place), known.lanes);
+  }
   Value* column =
-      mark(b_.CreateAlignedLoad(llvm::FixedVectorType::get(b_.getIntNTy(a_bits), lanes), region_pointer(b), b_align),
-           b_place);
-  row = ops_.splat(row, known.lanes);
+      mark(b_.CreateAlignedLoad(llvm::FixedVectorType::get(group_of(b), lanes), region_pointer(b), b_align), b_place);
 
   // The accumulators, by a store to them: in registers or in memory.
   const Place place = f_.places.at(c.buffer.get());
@@ -136,6 +156,26 @@ bool KernelEmitter::emit_products(const TensorIntrinsic& intrinsic, const Stmt& 
   return true;
 }
 
+// Vectors of `lanes` bytes that lie `step` bytes apart: the first lane's bytes of all of them, the second's and so on.
+Value* KernelEmitter::interleaved_rows(const PatternRegion& rows, int64_t step, unsigned lanes, unsigned depth) {
+  const Place& place = f_.places.at(rows.buffer.get());
+  Value* const first = region_pointer(rows);
+  const auto bytes_at = [&](int64_t offset, unsigned count) {
+    Value* const at = b_.CreateConstGEP1_64(b_.getInt8Ty(), first, static_cast<uint64_t>(offset));
+    return mark(b_.CreateAlignedLoad(llvm::FixedVectorType::get(b_.getInt8Ty(), count), at, llvm::Align(1)), place);
+  };
+  Value* bytes = bytes_at(0, step == lanes ? lanes * depth : lanes);
+  if (step != lanes) {
+    std::vector<Value*> parts = {bytes};
+    for (unsigned q = 1; q < depth; ++q) parts.push_back(bytes_at(static_cast<int64_t>(q) * step, lanes));
+    bytes = llvm::concatenateVectors(b_, parts);
+  }
+  std::vector<int> order;
+  for (unsigned lane = 0; lane < lanes; ++lane)
+    for (unsigned q = 0; q < depth; ++q) order.push_back(static_cast<int>(q * lanes + lane));
+  return b_.CreateShuffleVector(bytes, order);
+}
+
 // `a` and `b` as one integer in each lane.
 Value* KernelEmitter::sum_of_products(const TensorIntrinsic& intrinsic, Value* acc, Value* a, Value* b) {
   namespace ids = llvm::Intrinsic;
@@ -163,6 +203,7 @@ Value* KernelEmitter::sum_of_products(const TensorIntrinsic& intrinsic, Value* a
       const auto of = [&](llvm::Type* element) {
         return llvm::FixedVectorType::get(element, static_cast<unsigned>(2 * intrinsic.lanes));
       };
+      if (dtype == DType::kI16) return b_.CreateBitCast(v, of(b_.getInt16Ty()));
       Value* bytes = b_.CreateBitCast(v, of(b_.getInt8Ty()));
       return is_signed_int(dtype) ? b_.CreateSExt(bytes, of(b_.getInt16Ty()))
                                   : b_.CreateZExt(bytes, of(b_.getInt16Ty()));

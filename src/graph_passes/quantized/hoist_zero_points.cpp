@@ -51,13 +51,18 @@ struct Factors {
 };
 
 // Empty with a reason when the machine has no product for bytes of type `x` and these weights. Any will do for a
-// depthwise convolution, which has no sums of neighbours.
+// depthwise convolution, whose lanes sum products of their own.
 std::optional<Factors> choose_factors(const KernelFamily& family, DType x, const Tensor& weights, bool depthwise,
                                       bool suits_tiles, std::string& why) {
   const bool fits_i8 = all_within(weights, -128, 127), fits_u8 = all_within(weights, 0, 255);
-  if (depthwise && all_within(weights, INT16_MIN, INT16_MAX)) return Factors{x, 1};
-  if (!fits_i8 && !fits_u8) why = "its weights, less their zero point, do not fit 8 bits";
   const DType w = fits_i8 ? DType::kI8 : DType::kU8, other = x == DType::kU8 ? DType::kI8 : DType::kU8;
+  if (depthwise && all_within(weights, INT16_MIN, INT16_MAX)) {
+    // What sums fours of shared factors does so of each lane's own.
+    const auto own = family.narrow_products(x, w), deeper = family.narrow_products(other, w);
+    const bool changes = fits_i8 && own && deeper && own->vector_depth < deeper->vector_depth;
+    return Factors{changes ? other : x, 1};
+  }
+  if (!fits_i8 && !fits_u8) why = "its weights, less their zero point, do not fit 8 bits";
   if (!why.empty()) return std::nullopt;
   const bool in_tiles = family.multiplies_in_tiles(x, w);
   if (suits_tiles && in_tiles) return Factors{x, 1};

@@ -23,12 +23,12 @@ void copy_dims(const PackSpec& spec, size_t dim, const T* source, T*& out, std::
     bool inside = true;
     for (size_t a = 0; a < spec.axes.size(); ++a) {
       if (a == axis) continue;
-      inside &= place[a] < spec.axes[a].extent;
+      inside &= place[a] >= 0 && place[a] < spec.axes[a].extent;
       base += place[a] * spec.axes[a].stride;
     }
     for (int64_t i = 0; i < d.extent; ++i) {
       const int64_t p = start + i * d.multiplier;
-      *out++ = inside && p < spec.axes[axis].extent ? source[base + p * spec.axes[axis].stride] : T{};
+      *out++ = inside && p >= 0 && p < spec.axes[axis].extent ? source[base + p * spec.axes[axis].stride] : T{};
     }
     return;
   }

@@ -507,6 +507,9 @@ class PackEmitter {
 
 std::string run_time_packing_problem(const PackedParam& packed, DType dtype) {
   if (packed.pieces != 0) return "weights are cut into pieces by their values, which a run decides";
+  for (const PackSpec& part : packed.parts)
+    if (std::any_of(part.dims.begin(), part.dims.end(), [](const PackDim& dim) { return dim.multiplier < 0; }))
+      return "weights are shifted, which constants alone are";
   if (dtype_bits(dtype) < 8) return "elements of less than a byte";
   return "";
 }

@@ -50,6 +50,10 @@ RuleResult packed_panels(const TensorProgram& kernel, const Target& target, Knob
 // matrix, while the sums of all columns wait in cache. Each sum is taken step by step, as in register_tile.
 RuleResult streamed_product(const TensorProgram& kernel, const Target& target, Knobs& knobs);
 
+// Depthwise convolutions of bytes with constant weights over images in blocks of channels: each lane sums two or four
+// products of its own channel in one instruction.
+RuleResult window_dots(const TensorProgram& kernel, const Target& target, Knobs& knobs);
+
 // Reductions whose output has an axis along which all operands are read contiguously or not at all: convolutions,
 // matrix products, depthwise convolutions, pooling, column sums. A tile of outputs (vectors x rows) is accumulated in
 // registers over the whole reduction; constant operands, and weights of a run, are packed in the order of use. Products

@@ -196,6 +196,10 @@ intrinsic "x86.avx512.dot.u8i8" {
   pattern kernel @dot(a: u8[4], b: i8[16,4]) -> (c: i32[16]) {
     vectorized for l in 0..16 { for q in 0..4 { c[l] = (c[l] + (cast:i32(a[q]) * cast:i32(b[l, q]))) } }
   }
+  pattern kernel @lanes<A, s>(a: u8[A], b: i8[16,4]) -> (c: i32[16]) {
+    vectorized for l in 0..16 { for q in 0..4 { c[l] = (c[l] + (cast:i32(a[((q * s) + l)]) * cast:i32(b[l, q]))) } }
+  }
+  open A
   code quads_u8i8
 }
 
@@ -206,6 +210,10 @@ intrinsic "x86.avx512vl.dot.u8i8" {
   pattern kernel @dot(a: u8[4], b: i8[8,4]) -> (c: i32[8]) {
     vectorized for l in 0..8 { for q in 0..4 { c[l] = (c[l] + (cast:i32(a[q]) * cast:i32(b[l, q]))) } }
   }
+  pattern kernel @lanes<A, s>(a: u8[A], b: i8[8,4]) -> (c: i32[8]) {
+    vectorized for l in 0..8 { for q in 0..4 { c[l] = (c[l] + (cast:i32(a[((q * s) + l)]) * cast:i32(b[l, q]))) } }
+  }
+  open A
   code quads_u8i8
 }
 
@@ -216,6 +224,10 @@ intrinsic "x86.avx.dot.u8i8" {
   pattern kernel @dot(a: u8[4], b: i8[8,4]) -> (c: i32[8]) {
     vectorized for l in 0..8 { for q in 0..4 { c[l] = (c[l] + (cast:i32(a[q]) * cast:i32(b[l, q]))) } }
   }
+  pattern kernel @lanes<A, s>(a: u8[A], b: i8[8,4]) -> (c: i32[8]) {
+    vectorized for l in 0..8 { for q in 0..4 { c[l] = (c[l] + (cast:i32(a[((q * s) + l)]) * cast:i32(b[l, q]))) } }
+  }
+  open A
   code quads_u8i8
 }
 
@@ -226,6 +238,10 @@ intrinsic "x86.avx512.dot.i8u8" {
   pattern kernel @dot(a: i8[4], b: u8[16,4]) -> (c: i32[16]) {
     vectorized for l in 0..16 { for q in 0..4 { c[l] = (c[l] + (cast:i32(a[q]) * cast:i32(b[l, q]))) } }
   }
+  pattern kernel @lanes<A, s>(a: i8[A], b: u8[16,4]) -> (c: i32[16]) {
+    vectorized for l in 0..16 { for q in 0..4 { c[l] = (c[l] + (cast:i32(a[((q * s) + l)]) * cast:i32(b[l, q]))) } }
+  }
+  open A
   code quads_u8i8
 }
 
@@ -236,6 +252,10 @@ intrinsic "x86.avx512vl.dot.i8u8" {
   pattern kernel @dot(a: i8[4], b: u8[8,4]) -> (c: i32[8]) {
     vectorized for l in 0..8 { for q in 0..4 { c[l] = (c[l] + (cast:i32(a[q]) * cast:i32(b[l, q]))) } }
   }
+  pattern kernel @lanes<A, s>(a: i8[A], b: u8[8,4]) -> (c: i32[8]) {
+    vectorized for l in 0..8 { for q in 0..4 { c[l] = (c[l] + (cast:i32(a[((q * s) + l)]) * cast:i32(b[l, q]))) } }
+  }
+  open A
   code quads_u8i8
 }
 
@@ -246,6 +266,10 @@ intrinsic "x86.avx.dot.i8u8" {
   pattern kernel @dot(a: i8[4], b: u8[8,4]) -> (c: i32[8]) {
     vectorized for l in 0..8 { for q in 0..4 { c[l] = (c[l] + (cast:i32(a[q]) * cast:i32(b[l, q]))) } }
   }
+  pattern kernel @lanes<A, s>(a: i8[A], b: u8[8,4]) -> (c: i32[8]) {
+    vectorized for l in 0..8 { for q in 0..4 { c[l] = (c[l] + (cast:i32(a[((q * s) + l)]) * cast:i32(b[l, q]))) } }
+  }
+  open A
   code quads_u8i8
 }
 
@@ -285,6 +309,10 @@ intrinsic "x86.avx512.dot.pairs.u8i8" {
   pattern kernel @dot(a: u8[2], b: i8[16,2]) -> (c: i32[16]) {
     vectorized for l in 0..16 { for q in 0..2 { c[l] = (c[l] + (cast:i32(a[q]) * cast:i32(b[l, q]))) } }
   }
+  pattern kernel @lanes<A, s>(a: u8[A], b: i8[16,2]) -> (c: i32[16]) {
+    vectorized for l in 0..16 { for q in 0..2 { c[l] = (c[l] + (cast:i32(a[((q * s) + l)]) * cast:i32(b[l, q]))) } }
+  }
+  open A
   code pairs_of_bytes
 }
 
@@ -295,6 +323,10 @@ intrinsic "x86.avx2.dot.pairs.u8i8" {
   pattern kernel @dot(a: u8[2], b: i8[8,2]) -> (c: i32[8]) {
     vectorized for l in 0..8 { for q in 0..2 { c[l] = (c[l] + (cast:i32(a[q]) * cast:i32(b[l, q]))) } }
   }
+  pattern kernel @lanes<A, s>(a: u8[A], b: i8[8,2]) -> (c: i32[8]) {
+    vectorized for l in 0..8 { for q in 0..2 { c[l] = (c[l] + (cast:i32(a[((q * s) + l)]) * cast:i32(b[l, q]))) } }
+  }
+  open A
   code pairs_of_bytes
 }
 
@@ -304,6 +336,10 @@ intrinsic "x86.sse.dot.pairs.u8i8" {
   pattern kernel @dot(a: u8[2], b: i8[4,2]) -> (c: i32[4]) {
     vectorized for l in 0..4 { for q in 0..2 { c[l] = (c[l] + (cast:i32(a[q]) * cast:i32(b[l, q]))) } }
   }
+  pattern kernel @lanes<A, s>(a: u8[A], b: i8[4,2]) -> (c: i32[4]) {
+    vectorized for l in 0..4 { for q in 0..2 { c[l] = (c[l] + (cast:i32(a[((q * s) + l)]) * cast:i32(b[l, q]))) } }
+  }
+  open A
   code pairs_of_bytes
 }
 
@@ -314,6 +350,10 @@ intrinsic "x86.avx512.dot.pairs.u8u8" {
   pattern kernel @dot(a: u8[2], b: u8[16,2]) -> (c: i32[16]) {
     vectorized for l in 0..16 { for q in 0..2 { c[l] = (c[l] + (cast:i32(a[q]) * cast:i32(b[l, q]))) } }
   }
+  pattern kernel @lanes<A, s>(a: u8[A], b: u8[16,2]) -> (c: i32[16]) {
+    vectorized for l in 0..16 { for q in 0..2 { c[l] = (c[l] + (cast:i32(a[((q * s) + l)]) * cast:i32(b[l, q]))) } }
+  }
+  open A
   code pairs_of_bytes
 }
 
@@ -324,6 +364,10 @@ intrinsic "x86.avx2.dot.pairs.u8u8" {
   pattern kernel @dot(a: u8[2], b: u8[8,2]) -> (c: i32[8]) {
     vectorized for l in 0..8 { for q in 0..2 { c[l] = (c[l] + (cast:i32(a[q]) * cast:i32(b[l, q]))) } }
   }
+  pattern kernel @lanes<A, s>(a: u8[A], b: u8[8,2]) -> (c: i32[8]) {
+    vectorized for l in 0..8 { for q in 0..2 { c[l] = (c[l] + (cast:i32(a[((q * s) + l)]) * cast:i32(b[l, q]))) } }
+  }
+  open A
   code pairs_of_bytes
 }
 
@@ -333,6 +377,10 @@ intrinsic "x86.sse.dot.pairs.u8u8" {
   pattern kernel @dot(a: u8[2], b: u8[4,2]) -> (c: i32[4]) {
     vectorized for l in 0..4 { for q in 0..2 { c[l] = (c[l] + (cast:i32(a[q]) * cast:i32(b[l, q]))) } }
   }
+  pattern kernel @lanes<A, s>(a: u8[A], b: u8[4,2]) -> (c: i32[4]) {
+    vectorized for l in 0..4 { for q in 0..2 { c[l] = (c[l] + (cast:i32(a[((q * s) + l)]) * cast:i32(b[l, q]))) } }
+  }
+  open A
   code pairs_of_bytes
 }
 
@@ -343,6 +391,10 @@ intrinsic "x86.avx512.dot.pairs.i8i8" {
   pattern kernel @dot(a: i8[2], b: i8[16,2]) -> (c: i32[16]) {
     vectorized for l in 0..16 { for q in 0..2 { c[l] = (c[l] + (cast:i32(a[q]) * cast:i32(b[l, q]))) } }
   }
+  pattern kernel @lanes<A, s>(a: i8[A], b: i8[16,2]) -> (c: i32[16]) {
+    vectorized for l in 0..16 { for q in 0..2 { c[l] = (c[l] + (cast:i32(a[((q * s) + l)]) * cast:i32(b[l, q]))) } }
+  }
+  open A
   code pairs_of_bytes
 }
 
@@ -353,6 +405,10 @@ intrinsic "x86.avx2.dot.pairs.i8i8" {
   pattern kernel @dot(a: i8[2], b: i8[8,2]) -> (c: i32[8]) {
     vectorized for l in 0..8 { for q in 0..2 { c[l] = (c[l] + (cast:i32(a[q]) * cast:i32(b[l, q]))) } }
   }
+  pattern kernel @lanes<A, s>(a: i8[A], b: i8[8,2]) -> (c: i32[8]) {
+    vectorized for l in 0..8 { for q in 0..2 { c[l] = (c[l] + (cast:i32(a[((q * s) + l)]) * cast:i32(b[l, q]))) } }
+  }
+  open A
   code pairs_of_bytes
 }
 
@@ -362,6 +418,10 @@ intrinsic "x86.sse.dot.pairs.i8i8" {
   pattern kernel @dot(a: i8[2], b: i8[4,2]) -> (c: i32[4]) {
     vectorized for l in 0..4 { for q in 0..2 { c[l] = (c[l] + (cast:i32(a[q]) * cast:i32(b[l, q]))) } }
   }
+  pattern kernel @lanes<A, s>(a: i8[A], b: i8[4,2]) -> (c: i32[4]) {
+    vectorized for l in 0..4 { for q in 0..2 { c[l] = (c[l] + (cast:i32(a[((q * s) + l)]) * cast:i32(b[l, q]))) } }
+  }
+  open A
   code pairs_of_bytes
 }
 
@@ -372,6 +432,10 @@ intrinsic "x86.avx512.dot.pairs.i8u8" {
   pattern kernel @dot(a: i8[2], b: u8[16,2]) -> (c: i32[16]) {
     vectorized for l in 0..16 { for q in 0..2 { c[l] = (c[l] + (cast:i32(a[q]) * cast:i32(b[l, q]))) } }
   }
+  pattern kernel @lanes<A, s>(a: i8[A], b: u8[16,2]) -> (c: i32[16]) {
+    vectorized for l in 0..16 { for q in 0..2 { c[l] = (c[l] + (cast:i32(a[((q * s) + l)]) * cast:i32(b[l, q]))) } }
+  }
+  open A
   code pairs_of_bytes
 }
 
@@ -382,6 +446,10 @@ intrinsic "x86.avx2.dot.pairs.i8u8" {
   pattern kernel @dot(a: i8[2], b: u8[8,2]) -> (c: i32[8]) {
     vectorized for l in 0..8 { for q in 0..2 { c[l] = (c[l] + (cast:i32(a[q]) * cast:i32(b[l, q]))) } }
   }
+  pattern kernel @lanes<A, s>(a: i8[A], b: u8[8,2]) -> (c: i32[8]) {
+    vectorized for l in 0..8 { for q in 0..2 { c[l] = (c[l] + (cast:i32(a[((q * s) + l)]) * cast:i32(b[l, q]))) } }
+  }
+  open A
   code pairs_of_bytes
 }
 
@@ -391,6 +459,92 @@ intrinsic "x86.sse.dot.pairs.i8u8" {
   pattern kernel @dot(a: i8[2], b: u8[4,2]) -> (c: i32[4]) {
     vectorized for l in 0..4 { for q in 0..2 { c[l] = (c[l] + (cast:i32(a[q]) * cast:i32(b[l, q]))) } }
   }
+  pattern kernel @lanes<A, s>(a: i8[A], b: u8[4,2]) -> (c: i32[4]) {
+    vectorized for l in 0..4 { for q in 0..2 { c[l] = (c[l] + (cast:i32(a[((q * s) + l)]) * cast:i32(b[l, q]))) } }
+  }
+  open A
+  code pairs_of_bytes
+}
+
+intrinsic "x86.avx512.dot.pairs.u8i16" {
+  doc "zmm sums of two products of u8 and i16, widened"
+  needs "avx512bw"
+  registers 32
+  pattern kernel @dot(a: u8[2], b: i16[16,2]) -> (c: i32[16]) {
+    vectorized for l in 0..16 { for q in 0..2 { c[l] = (c[l] + (cast:i32(a[q]) * cast:i32(b[l, q]))) } }
+  }
+  pattern kernel @lanes<A, s>(a: u8[A], b: i16[16,2]) -> (c: i32[16]) {
+    vectorized for l in 0..16 { for q in 0..2 { c[l] = (c[l] + (cast:i32(a[((q * s) + l)]) * cast:i32(b[l, q]))) } }
+  }
+  open A
+  code pairs_of_bytes
+}
+
+intrinsic "x86.avx2.dot.pairs.u8i16" {
+  doc "ymm sums of two products of u8 and i16, widened"
+  needs "avx2"
+  registers 16
+  pattern kernel @dot(a: u8[2], b: i16[8,2]) -> (c: i32[8]) {
+    vectorized for l in 0..8 { for q in 0..2 { c[l] = (c[l] + (cast:i32(a[q]) * cast:i32(b[l, q]))) } }
+  }
+  pattern kernel @lanes<A, s>(a: u8[A], b: i16[8,2]) -> (c: i32[8]) {
+    vectorized for l in 0..8 { for q in 0..2 { c[l] = (c[l] + (cast:i32(a[((q * s) + l)]) * cast:i32(b[l, q]))) } }
+  }
+  open A
+  code pairs_of_bytes
+}
+
+intrinsic "x86.sse.dot.pairs.u8i16" {
+  doc "xmm sums of two products of u8 and i16, widened"
+  registers 16
+  pattern kernel @dot(a: u8[2], b: i16[4,2]) -> (c: i32[4]) {
+    vectorized for l in 0..4 { for q in 0..2 { c[l] = (c[l] + (cast:i32(a[q]) * cast:i32(b[l, q]))) } }
+  }
+  pattern kernel @lanes<A, s>(a: u8[A], b: i16[4,2]) -> (c: i32[4]) {
+    vectorized for l in 0..4 { for q in 0..2 { c[l] = (c[l] + (cast:i32(a[((q * s) + l)]) * cast:i32(b[l, q]))) } }
+  }
+  open A
+  code pairs_of_bytes
+}
+
+intrinsic "x86.avx512.dot.pairs.i8i16" {
+  doc "zmm sums of two products of i8 and i16, widened"
+  needs "avx512bw"
+  registers 32
+  pattern kernel @dot(a: i8[2], b: i16[16,2]) -> (c: i32[16]) {
+    vectorized for l in 0..16 { for q in 0..2 { c[l] = (c[l] + (cast:i32(a[q]) * cast:i32(b[l, q]))) } }
+  }
+  pattern kernel @lanes<A, s>(a: i8[A], b: i16[16,2]) -> (c: i32[16]) {
+    vectorized for l in 0..16 { for q in 0..2 { c[l] = (c[l] + (cast:i32(a[((q * s) + l)]) * cast:i32(b[l, q]))) } }
+  }
+  open A
+  code pairs_of_bytes
+}
+
+intrinsic "x86.avx2.dot.pairs.i8i16" {
+  doc "ymm sums of two products of i8 and i16, widened"
+  needs "avx2"
+  registers 16
+  pattern kernel @dot(a: i8[2], b: i16[8,2]) -> (c: i32[8]) {
+    vectorized for l in 0..8 { for q in 0..2 { c[l] = (c[l] + (cast:i32(a[q]) * cast:i32(b[l, q]))) } }
+  }
+  pattern kernel @lanes<A, s>(a: i8[A], b: i16[8,2]) -> (c: i32[8]) {
+    vectorized for l in 0..8 { for q in 0..2 { c[l] = (c[l] + (cast:i32(a[((q * s) + l)]) * cast:i32(b[l, q]))) } }
+  }
+  open A
+  code pairs_of_bytes
+}
+
+intrinsic "x86.sse.dot.pairs.i8i16" {
+  doc "xmm sums of two products of i8 and i16, widened"
+  registers 16
+  pattern kernel @dot(a: i8[2], b: i16[4,2]) -> (c: i32[4]) {
+    vectorized for l in 0..4 { for q in 0..2 { c[l] = (c[l] + (cast:i32(a[q]) * cast:i32(b[l, q]))) } }
+  }
+  pattern kernel @lanes<A, s>(a: i8[A], b: i16[4,2]) -> (c: i32[4]) {
+    vectorized for l in 0..4 { for q in 0..2 { c[l] = (c[l] + (cast:i32(a[((q * s) + l)]) * cast:i32(b[l, q]))) } }
+  }
+  open A
   code pairs_of_bytes
 }
 
