@@ -168,7 +168,7 @@ void check_numerics(const DriverOptions& options) {
     refuse("--kernel", "what a function of one's own computes is not known, so it has no place");
   if (!options.decisions->digest().empty())
     refuse("--db", "schedules that one machine found faster have no place, because sums follow the schedule,");
-  if (const std::string gpu = place_of_fixed_sizes(compile); mode == NumericsMode::kDeterministic && !gpu.empty())
+  if (const std::string gpu = place_of_other_sums(compile); mode == NumericsMode::kDeterministic && !gpu.empty())
     refuse("--target or --place " + gpu, "the sums of a GPU are taken in another order, which has no place");
   if (mode == NumericsMode::kStrict && compile.precision != "f32")
     refuse("--precision " + compile.precision, "a lower precision is another algorithm, which has no place");

@@ -12,6 +12,7 @@
 #include <fmt/format.h>
 
 #include "accel/network/offload.h"
+#include "arith/simplify.h"
 #include "codegen/gpu/gpu_codegen.h"
 #include "codegen/gpu/gpu_dialects.h"
 #include "codegen/llvm/llvm_codegen.h"
@@ -21,6 +22,7 @@
 #include "package/link.h"
 #include "program/assign_devices.h"
 #include "program/overlap_calls.h"
+#include "schedule/gpu/gpu_attention.h"
 #include "schedule/gpu/gpu_rows.h"
 #include "support/error.h"
 #include "support/nearest_names.h"
@@ -159,12 +161,24 @@ std::set<std::pair<size_t, int32_t>> offload(Program& program, const std::vector
   return result;
 }
 
+// The kind of the first device among the options' places that is so; empty when none is.
+template <typename Is>
+std::string first_place(const CompileOptions& options, const Is& is) {
+  for (const std::string& text : places_of(options)) {
+    const std::string kind = parse_place(text).kind;
+    if (const DeviceBackEnd* back_end = find_back_end(kind); back_end && is(*back_end)) return kind;
+  }
+  return "";
+}
+
 // Why a GPU does not run the kernel; empty when it does.
 std::string not_for_gpu(const Kernel& kernel, const GpuLimits& limits) {
   if (!kernel.definition) return "it has loops of its own, which are not cut into threads";
-  const auto answer = schedule_for_gpu(*kernel.definition, limits);
+  auto answer = schedule_for_gpu(*kernel.definition, limits);
   if (const auto* declined = std::get_if<Declined>(&answer)) return declined->reason;
-  return no_gpu_code(std::get<GpuAnswer>(answer).program);
+  LoopProgram& loops = std::get<GpuAnswer>(answer).program;
+  loops.symbols = kernel.program.symbols;
+  return no_gpu_code(loops);
 }
 
 }  // namespace
@@ -197,14 +211,18 @@ bool has_fixed_loops(const Program& program, const Kernel& kernel) {
   return kernel.device > 0 && program.devices[static_cast<size_t>(kernel.device) - 1].kind == kAcceleratorKind;
 }
 
-void schedule_on_gpus(Program& program, Numerics loosest) {
-  if (loosest >= Numerics::kRounding)
-    join_rows_on_gpus(program, [&](const Kernel& kernel) -> const GpuLimits* {
-      if (!runs_on_gpu(program, kernel)) return nullptr;
-      return find_back_end(program.devices[static_cast<size_t>(kernel.device) - 1].kind)->gpu;
-    });
+void schedule_on_gpus(Program& program, Numerics loosest, Remarks* remarks) {
+  const KnownSymbols known(program.symbols);
+  const auto limits_of = [&](const Kernel& kernel) -> const GpuLimits* {
+    if (!runs_on_gpu(program, kernel)) return nullptr;
+    return find_back_end(program.devices[static_cast<size_t>(kernel.device) - 1].kind)->gpu;
+  };
+  if (loosest >= Numerics::kRounding) {
+    join_attention_on_gpus(program, limits_of, remarks);
+    join_rows_on_gpus(program, limits_of);
+  }
   for (Kernel& kernel : program.kernels) {
-    if (!runs_on_gpu(program, kernel) || kernel.rule == kGpuRows) continue;
+    if (!runs_on_gpu(program, kernel) || kernel.joined) continue;
     const DeviceBackEnd& back_end = *find_back_end(program.devices[static_cast<size_t>(kernel.device) - 1].kind);
     auto answer = schedule_for_gpu(*kernel.definition, *back_end.gpu, loosest);
     check(std::holds_alternative<GpuAnswer>(answer), "a kernel on a GPU that no rule takes: " + kernel.program.name);
@@ -244,12 +262,11 @@ void refuse_places(std::string_view what, std::string_view who) {
 }
 
 std::string place_of_fixed_sizes(const CompileOptions& options) {
-  for (const std::string& text : places_of(options)) {
-    const std::string kind = parse_place(text).kind;
-    const DeviceBackEnd* back_end = find_back_end(kind);
-    if (back_end && (back_end->gpu || back_end->is_described)) return kind;
-  }
-  return "";
+  return first_place(options, [](const DeviceBackEnd& back_end) { return back_end.is_described; });
+}
+
+std::string place_of_other_sums(const CompileOptions& options) {
+  return first_place(options, [](const DeviceBackEnd& back_end) { return back_end.gpu || back_end.is_described; });
 }
 
 bool needs_places(const Program& program, const std::vector<std::string>& places) {
@@ -257,6 +274,7 @@ bool needs_places(const Program& program, const std::vector<std::string>& places
 }
 
 void place_calls(Program& program, const CompileOptions& options, Remarks* remarks) {
+  const KnownSymbols known(program.symbols);
   std::vector<Placement> placements;
   std::vector<ProgramDevice> devices;
   std::map<std::string, int32_t> numbers = {{"cpu", 0}};

@@ -53,8 +53,10 @@ bool has_fixed_loops(const Program& program, const Kernel& kernel);
 void check_places(const std::vector<std::string>& places);
 // UserError TSR-4072: places are given to a model of which `what` is so; `who` ("devices run") cannot do that.
 [[noreturn]] void refuse_places(std::string_view what, std::string_view who);
-// The first device among the options' places that runs fixed sizes alone: a GPU. Empty when there is none.
+// The first device among the options' places that runs fixed sizes alone: an accelerator. Empty when there is none.
 std::string place_of_fixed_sizes(const CompileOptions& options);
+// The same of one that takes sums in an order of its own.
+std::string place_of_other_sums(const CompileOptions& options);
 // Whether something of the program runs on devices: what is named, and collectives.
 bool needs_places(const Program& program, const std::vector<std::string>& places);
 // Moves the calls of the nodes that the options' patterns name to devices, one for each kind that is named, and
@@ -63,8 +65,8 @@ bool needs_places(const Program& program, const std::vector<std::string>& places
 // node fits; what a communicator cannot do, and collectives elsewhere, a pattern does not fit. REQUIRES: check_places,
 // and as assign_devices (program/assign_devices.h).
 void place_calls(Program& program, const CompileOptions& options, Remarks* remarks = nullptr);
-// Gives the kernels that run on GPUs their loops.
-void schedule_on_gpus(Program& program, Numerics loosest);
+// Gives the kernels that run on GPUs their loops. `remarks` (may be null) are told which of them stay apart, and why.
+void schedule_on_gpus(Program& program, Numerics loosest, Remarks* remarks = nullptr);
 
 // The source of the kernels on the device that the target names; empty where none runs there. REQUIRES: a target that
 // names a GPU.

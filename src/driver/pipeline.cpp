@@ -205,7 +205,7 @@ void Pipeline::schedule(Program& program) {
   };
   const ChoosePoint choose = [&](const Kernel& kernel) { return options_.decisions->choose_schedule(kernel); };
   program = runner_.run(kSchedule, [&] {
-    schedule_on_gpus(program, loosest(numerics_of(options_.compile)));
+    schedule_on_gpus(program, loosest(numerics_of(options_.compile)), remarks());
     schedule_program(program, decides_, options_.compile.opt_level, disabled_, allow, choose,
                      rule_numerics(options_.compile), remarks());
     return std::move(program);

@@ -155,7 +155,7 @@ class Assigner {
       if (i >= first_output) {
         written.emplace_back(there, here);
       } else if (valid_.insert(there).second) {
-        queue.push_back(copy_step(there, nearest(here, device, pending), moved.loc));
+        copy_in(queue, copy_step(there, nearest(here, device, pending), moved.loc));
         own.reads.insert(storage_buffer(program_, here));
       }
     }
@@ -169,6 +169,25 @@ class Assigner {
       forget(storage, there);
       valid_.insert(there);
     }
+  }
+
+  // In front of the start's calls, so that nothing lies between these, where none of its steps uses what the copy
+  // writes, or writes what it reads.
+  void copy_in(StepBlock& queue, ProgramStep copy) const {
+    const auto same = [&](BufferId a, BufferId b) {
+      return storage_buffer(program_, a) == storage_buffer(program_, b);
+    };
+    const bool stays = std::any_of(queue.begin(), queue.end(), [&](const ProgramStep& step) {
+      if (step.kind == StepKind::kCopy)
+        return same(step.to, copy.from) || same(step.to, copy.to) || same(step.from, copy.to);
+      for (size_t c = step.first_call; c < step.first_call + step.num_calls; ++c)
+        for (const BufferId arg : program_.calls[c].args)
+          if (same(arg, copy.to) || same(arg, copy.from)) return true;
+      return false;
+    });
+    const auto first =
+        std::find_if(queue.begin(), queue.end(), [](const ProgramStep& step) { return step.kind != StepKind::kCopy; });
+    queue.insert(stays ? queue.end() : first, std::move(copy));
   }
 
   static bool meet(const std::set<BufferId>& a, const std::set<BufferId>& b) {

@@ -2,9 +2,9 @@
 //
 // A buffer that calls of one device alone use, and weights, move there. For each other one the device gets a buffer of
 // its own: what a call reads is copied there before it, unless it is still there from before, and what it writes is
-// copied back behind it. Calls one after the other become one start; the host waits where something needs what the
-// start reads or writes, at the end of a block of steps at the latest, so that host and device work at the same time
-// where they can.
+// copied back behind it. Calls one after the other become one start, with what it copies there in front of them; the
+// host waits where something needs what the start reads or writes, at the end of a block of steps at the latest, so that
+// host and device work at the same time where they can.
 //
 // What works in the host's memory (ProgramDevice::in_host_memory) has no buffers and no copies; each of its calls is a
 // start of its own.

@@ -347,10 +347,7 @@ void schedule_program(Program& program, const Target& target, int opt_level, con
     if (opt_level >= step.min_level && step.numerics <= numerics.loosest && !disabled.contains(std::string(step.name)))
       joining.steps.insert(step.name);
   JoinPlan plan = plan_joins(program, target, joining);
-  if (remarks)
-    for (const RefusedJoin& refused : plan.refused)
-      remarks->refused(std::string(refused.step), program.calls[refused.writer].loc, refused.reason,
-                       program.calls[refused.reader].loc);
+  tell_refused(plan, program, remarks);
   const std::vector<PackedKernel> joined = apply_joins(program, std::move(plan));
   PackedOperands operands(program, target);
   for (const PackedKernel& kernel : joined)

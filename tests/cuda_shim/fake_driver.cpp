@@ -3,7 +3,8 @@
 // once.
 //
 // FAKE_CUDA_FAIL=NAME:N makes the N-th call of a function fail; FAKE_CUDA_MEMORY is how many bytes there are, and
-// FAKE_CUDA_SHARED how many a block may share.
+// FAKE_CUDA_SHARED how many a block may share. FAKE_CUDA_LOG is a file to which a line is added for each launch, copy,
+// capture and start of a graph.
 #include <dlfcn.h>
 #include <unistd.h>
 
@@ -18,6 +19,8 @@
 #include <mutex>
 #include <regex>
 #include <string>
+#include <utility>
+#include <vector>
 
 namespace {
 
@@ -49,7 +52,36 @@ struct Event {
   std::chrono::steady_clock::time_point time = {};
 };
 
+void log(const char* what) {
+  static std::mutex mutex;
+  const char* file = getenv("FAKE_CUDA_LOG");
+  if (!file) return;
+  const std::lock_guard<std::mutex> lock(mutex);
+  std::ofstream(file, std::ios::app) << what << "\n";
+}
+
 using Launcher = bool (*)(const unsigned* dims, void** parameters);
+
+struct Function {
+  Launcher launcher;
+  unsigned num_parameters;  // of 8 bytes each
+};
+struct Launch {
+  const Function* function;
+  unsigned dims[6];
+  std::vector<unsigned long long> values;
+};
+struct Graph {
+  std::vector<Launch> launches;
+};
+struct Stream {
+  Graph* captured = nullptr;  // not null while it captures
+};
+
+void run(const Function& function, const unsigned* dims, void** parameters) {
+  log("launch");
+  if (!function.launcher(dims, parameters) || fails("kernel")) pending = kLaunchFailed;
+}
 
 std::string launchers_of(const std::string& source) {
   static const std::regex kKernel("__launch_bounds__\\(\\d+, \\d+\\) (\\w+)\\(");
@@ -57,7 +89,9 @@ std::string launchers_of(const std::string& source) {
   for (auto it = std::sregex_iterator(source.begin(), source.end(), kKernel); it != std::sregex_iterator(); ++it) {
     const std::string name = (*it)[1];
     text += "extern \"C\" bool shim_" + name + "(const unsigned* n, void** p) { return cuda_shim::call(" + name +
-            ", {n[0], n[1], n[2]}, {n[3], n[4], n[5]}, p); }\n";
+            ", {n[0], n[1], n[2]}, {n[3], n[4], n[5]}, p); }\n"
+            "extern \"C\" const unsigned shim_count_" +
+            name + " = cuda_shim::num_parameters(" + name + ");\n";
   }
   return text;
 }
@@ -162,12 +196,14 @@ FAKE(cuMemcpyHtoDAsync_v2, unsigned long long to, const void* from, size_t bytes
   NEEDS_CONTEXT;
   MAY_FAIL("cuMemcpyHtoDAsync_v2", kLaunchFailed);
   if (!is_inside(to, bytes)) return 1;
+  log("copy");
   memcpy(reinterpret_cast<void*>(to), from, bytes);
   return kSuccess;
 }
 FAKE(cuMemcpyDtoHAsync_v2, void* to, unsigned long long from, size_t bytes, void*) {
   NEEDS_CONTEXT;
   if (!is_inside(from, bytes)) return 1;
+  log("copy");
   memcpy(to, reinterpret_cast<const void*>(from), bytes);
   return kSuccess;
 }
@@ -178,24 +214,75 @@ FAKE(cuModuleLoadData, void** module, const void* image) {
 }
 FAKE(cuModuleUnload, void* module) { return dlclose(module); }
 FAKE(cuModuleGetFunction, void** function, void* module, const char* name) {
-  *function = dlsym(module, (std::string("shim_") + name).c_str());
-  return *function ? kSuccess : kNotFound;
+  void* launcher = dlsym(module, (std::string("shim_") + name).c_str());
+  const void* count = dlsym(module, (std::string("shim_count_") + name).c_str());
+  if (!launcher || !count) return kNotFound;
+  static std::mutex mutex;
+  static std::map<void*, Function> functions;
+  const std::lock_guard<std::mutex> lock(mutex);
+  Function& own = functions[launcher];
+  own = {reinterpret_cast<Launcher>(launcher), *static_cast<const unsigned*>(count)};
+  *function = &own;
+  return kSuccess;
 }
 FAKE(cuLaunchKernel, void* function, unsigned x, unsigned y, unsigned z, unsigned tx, unsigned ty, unsigned tz,
-     unsigned, void*, void** parameters, void**) {
+     unsigned, void* stream, void** parameters, void**) {
   NEEDS_CONTEXT;
   MAY_FAIL("cuLaunchKernel", 701);
-  const unsigned dims[] = {x, y, z, tx, ty, tz};
-  if (!reinterpret_cast<Launcher>(function)(dims, parameters) || fails("kernel")) pending = kLaunchFailed;
+  const auto& own = *static_cast<const Function*>(function);
+  Launch launch{&own, {x, y, z, tx, ty, tz}, {}};
+  if (Graph* captured = static_cast<Stream*>(stream)->captured) {
+    for (unsigned i = 0; i < own.num_parameters; ++i)
+      launch.values.push_back(*static_cast<const unsigned long long*>(parameters[i]));
+    captured->launches.push_back(std::move(launch));
+  } else {
+    run(own, launch.dims, parameters);
+  }
+  return kSuccess;
+}
+FAKE(cuStreamBeginCapture_v2, void* stream, int) {
+  NEEDS_CONTEXT;
+  MAY_FAIL("cuStreamBeginCapture_v2", 900);
+  log("capture");
+  static_cast<Stream*>(stream)->captured = new Graph;
+  return kSuccess;
+}
+FAKE(cuStreamEndCapture, void* stream, void** graph) {
+  *graph = std::exchange(static_cast<Stream*>(stream)->captured, nullptr);
+  return kSuccess;
+}
+FAKE(cuGraphInstantiateWithFlags, void** result, void* graph, unsigned long long) {
+  MAY_FAIL("cuGraphInstantiateWithFlags", kOutOfMemory);
+  *result = new Graph(*static_cast<const Graph*>(graph));
+  return kSuccess;
+}
+FAKE(cuGraphDestroy, void* graph) {
+  delete static_cast<Graph*>(graph);
+  return kSuccess;
+}
+FAKE(cuGraphExecDestroy, void* graph) {
+  delete static_cast<Graph*>(graph);
+  return kSuccess;
+}
+FAKE(cuGraphLaunch, void* graph, void* stream) {
+  NEEDS_CONTEXT;
+  MAY_FAIL("cuGraphLaunch", 701);
+  if (static_cast<Stream*>(stream)->captured) return 1;
+  log("graph");
+  for (Launch& launch : static_cast<Graph*>(graph)->launches) {
+    std::vector<void*> parameters;
+    for (auto& value : launch.values) parameters.push_back(&value);
+    run(*launch.function, launch.dims, parameters.data());
+  }
   return kSuccess;
 }
 FAKE(cuStreamCreate, void** stream, unsigned) {
   MAY_FAIL("cuStreamCreate", kOutOfMemory);
-  *stream = new Event;
+  *stream = new Stream;
   return kSuccess;
 }
 FAKE(cuStreamDestroy_v2, void* stream) {
-  delete static_cast<Event*>(stream);
+  delete static_cast<Stream*>(stream);
   return kSuccess;
 }
 FAKE(cuStreamSynchronize, void*) { return pending.exchange(kSuccess); }

@@ -107,6 +107,13 @@ bool call(void (*kernel)(Arguments...), dim3 grid, dim3 threads, void** paramete
   return launch(grid, threads, [&] { kernel(*static_cast<Arguments*>(parameters[I])...); });
 }
 
+// Pointers and 64-bit integers.
+template <typename... Arguments>
+constexpr unsigned num_parameters(void (*)(Arguments...)) {
+  static_assert(((sizeof(Arguments) == 8) && ...));
+  return sizeof...(Arguments);
+}
+
 template <typename... Arguments>
 bool call(void (*kernel)(Arguments...), dim3 grid, dim3 threads, void** parameters) {
   return call(kernel, grid, threads, parameters, std::index_sequence_for<Arguments...>());
@@ -126,10 +133,10 @@ inline To cuda_shim_bits(From from) {
 }
 // The same sums as the instruction's, each thread's own: the operands lie in memory that all threads see.
 #define TESSERA_CUDA_SHIM
-template <int I, int J, bool A_BY_STEPS, bool B_BY_STEPS>
-void tsr_mma_bf16(float* c, const unsigned short* a, int a_pitch, const unsigned short* b, int b_pitch) {
+template <int I, int J, bool A_BY_STEPS, bool B_BY_STEPS, typename Number>
+void cuda_shim_mma(float* c, const unsigned short* a, int a_pitch, const unsigned short* b, int b_pitch,
+                   const Number& number) {
   const int lane = static_cast<int>(threadIdx.x);
-  const auto number = [](unsigned short bits) { return cuda_shim_bits<float>(static_cast<unsigned>(bits) << 16); };
   for (int i = 0; i < I; ++i)
     for (int j = 0; j < J; ++j)
       for (int r = 0; r < 4; ++r) {
@@ -138,6 +145,18 @@ void tsr_mma_bf16(float* c, const unsigned short* a, int a_pitch, const unsigned
           c[(i * J + j) * 4 + r] += number(A_BY_STEPS ? a[row * a_pitch + k] : a[k * a_pitch + row]) *
                                     number(B_BY_STEPS ? b[column * b_pitch + k] : b[k * b_pitch + column]);
       }
+}
+template <int I, int J, bool A_BY_STEPS, bool B_BY_STEPS>
+void tsr_mma_bf16(float* c, const unsigned short* a, int a_pitch, const unsigned short* b, int b_pitch) {
+  cuda_shim_mma<I, J, A_BY_STEPS, B_BY_STEPS>(c, a, a_pitch, b, b_pitch, [](unsigned short bits) {
+    return cuda_shim_bits<float>(static_cast<unsigned>(bits) << 16);
+  });
+}
+template <int I, int J, bool A_BY_STEPS, bool B_BY_STEPS>
+void tsr_mma_f16(float* c, const unsigned short* a, int a_pitch, const unsigned short* b, int b_pitch) {
+  cuda_shim_mma<I, J, A_BY_STEPS, B_BY_STEPS>(c, a, a_pitch, b, b_pitch, [](unsigned short bits) {
+    return static_cast<float>(cuda_shim_bits<_Float16>(bits));
+  });
 }
 inline unsigned __float_as_uint(float a) { return cuda_shim_bits<unsigned>(a); }
 inline float __uint_as_float(unsigned a) { return cuda_shim_bits<float>(a); }

@@ -45,7 +45,7 @@ def check_shim(binary, count, models):
         onnx.save(z.model(), path)
         want = runs.onnx_runtime(path, z.feeds)
         got = on_shim(binary, path, z.feeds, want, work)
-        count.result("operators on the shim", got if isinstance(got, str) else runs.compare(got, want, [n.name for n in z.nodes]))
+        count.result("operators on the shim", got if isinstance(got, str) else runs.compare(got, want, z.names()))
     for name in models:
         with tempfile.TemporaryDirectory() as work:
             model, feeds = runs.suite_model(name)
@@ -93,6 +93,51 @@ def check_failures(binary, count):
             said = done.stdout.strip()
             right = done.returncode == 1 and f"error {error}:" in said and text in said and said.count("error ") >= 1
             count.result(f"{where} fails", 0.0 if right else f"exit code {done.returncode}: {said}")
+
+
+# Runs of several sizes in turn: the same bits each time that a size comes.
+RUNS = """
+import sys
+import numpy as np
+import tessera
+model, seen = tessera.load(sys.argv[1]), {}
+for n in map(int, sys.argv[2:]):
+    x = np.random.default_rng(n).standard_normal((n, 32)).astype(np.float32)
+    y = model.run([x])[0]
+    assert np.array_equal(seen.setdefault(n, y.copy()), y), n
+    assert np.abs(y - np.tanh(x @ np.full((32, 16), 0.5, np.float32)).sum(1, keepdims=True)).max() < 1e-3, n
+"""
+
+
+def check_graphs(binary, count):
+    """Launches that come again are captured, once for each size, and then started as one."""
+    with tempfile.TemporaryDirectory() as work:
+        weights = [helper.make_tensor("w", TensorProto.FLOAT, [32, 16], [0.5] * 512)]
+        nodes = [helper.make_node("MatMul", ["x", "w"], ["p"]), helper.make_node("Tanh", ["p"], ["t"]),
+                 helper.make_node("ReduceSum", ["t", "axes"], ["y"])]
+        weights.append(helper.make_tensor("axes", TensorProto.INT64, [1], [1]))
+        graph = helper.make_graph(nodes, "graphs", [helper.make_tensor_value_info("x", TensorProto.FLOAT, ["n", 32])],
+                                  [helper.make_tensor_value_info("y", TensorProto.FLOAT, ["n", 1])], weights)
+        onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8), f"{work}/m.onnx")
+        problem = runs.tessera(binary, "compile", f"{work}/m.onnx", "-o", f"{work}/m.so", "--target", "cuda", "--dim", "n=1..64")
+        if problem:
+            return count.result("graphs", problem)
+        python = os.path.join(os.path.dirname(os.path.dirname(binary)), "python")
+        # With how many captures and starts of graphs, of so many runs.
+        for sizes, more, captures, starts in (("3 3 3 3", {}, 1, 3), ("3 5 3 5 5 3", {}, 2, 4), ("3 5 7 3", {}, 1, 1),
+                                              ("3 3 3", {"TESSERA_CUDA_GRAPHS": "0"}, 0, 0),
+                                              ("3 3 3", {"FAKE_CUDA_FAIL": "cuStreamBeginCapture_v2:1"}, 0, 0),
+                                              ("3 3 3", {"FAKE_CUDA_FAIL": "cuGraphInstantiateWithFlags:1"}, 1, 0)):
+            log = f"{work}/log"
+            open(log, "w").close()
+            done = subprocess.run([sys.executable, "-c", RUNS, f"{work}/m.so", *sizes.split()], text=True, stdout=subprocess.PIPE,
+                                  stderr=subprocess.STDOUT, env={**os.environ, "PYTHONPATH": python, "FAKE_CUDA_LOG": log, **more})
+            with open(log) as f:
+                events = f.read().split()
+            got = (events.count("capture"), events.count("graph"))
+            what = f"graphs of runs of {sizes}" + "".join(f", {k}={v}" for k, v in more.items())
+            right = done.returncode == 0 and got == (captures, starts)
+            count.result(what, 0.0 if right else f"{got} captures and starts instead of {(captures, starts)}: {done.stdout[-300:]}")
 
 
 def printed(binary, name, language, work):
@@ -149,6 +194,7 @@ def main():
     count = runs.Count()
     chosen = sys.argv[sys.argv.index("--models") + 1].split(",") if "--models" in sys.argv else None
     check_failures(binary, count)
+    check_graphs(binary, count)
     check_shim(binary, count, chosen or (QUICK if runs.is_full() else ["resnet18"]))
     nvcc, clang = find_nvcc(), shutil.which("clang++-19")
     networks = QUICK + LARGE

@@ -21,7 +21,7 @@ AWKWARD = ["M_E", "FLT_MAX", "get_local_id", "image3d_t", "CLK_LOCAL_MEM_FENCE",
 
 
 class Zoo:
-    """A model of independent nodes, each of which has inputs of its own and is an output."""
+    """A model of independent nodes, or a few that belong together, which have inputs of their own and are outputs."""
 
     def __init__(self, seed):
         self.random = np.random.default_rng(seed)
@@ -52,6 +52,30 @@ class Zoo:
         self.nodes.append(helper.make_node(kind, operands, names, name=f"{kind}_{self.count}", **attributes))
         self.outputs += [helper.make_tensor_value_info(name, TensorProto.UNDEFINED, None) for name in names]
         self.count += 1
+        return names[0]
+
+    def inner(self, kind, *operands, **attributes):
+        """A node whose result other nodes read; its name."""
+        name = self.add(kind, *operands, **attributes)
+        self.outputs.pop()
+        return name
+
+    def attention(self, queries, keys, depth, out, mask="none"):
+        """Heads of 2 x 3; the mask is "none", "rows" (an input), "heads" (an input of columns) or "causal" (a constant)."""
+        scores = self.inner("MatMul", self.operand(2, 3, queries, depth), self.operand(2, 3, depth, keys))
+        scores = self.inner("Mul", scores, self.constant(np.array(0.3, np.float32)))
+        if mask == "rows":
+            scores = self.inner("Add", scores, self.operand(queries, keys))
+        elif mask == "heads":
+            scores = self.inner("Add", scores, self.operand(2, 1, 1, keys))
+        elif mask == "causal":
+            hidden = np.arange(keys) > np.arange(queries)[:, None] + max(keys - queries, 0)
+            scores = self.inner("Add", scores, self.constant(np.where(hidden, -np.inf, 0).astype(np.float32)))
+        self.add("MatMul", self.inner("Softmax", scores, axis=-1), self.operand(2, 3, keys, out))
+
+    def names(self):
+        """The nodes that give the outputs."""
+        return [next(node.name for node in self.nodes if output.name in node.output) for output in self.outputs]
 
     def constant(self, values):
         self.weights.append(numpy_helper.from_array(values, f"constant{len(self.weights)}"))
@@ -100,6 +124,8 @@ def zoo(seed):
     z.add("ArgMax", z.operand(size(1, 5), size(1, 90)), axis=1)
     z.add("MaxPool", z.operand(1, 3, size(5, 30), size(5, 30)), kernel_shape=[3, 3], strides=[2, 2], pads=[1, 1, 1, 1])
     z.add("AveragePool", z.operand(1, 3, size(5, 30), size(5, 30)), kernel_shape=[2, 3], count_include_pad=size(0, 1))
+    for mask in ("none", "rows", "heads", "causal"):
+        z.attention(size(2, 90), size(2, 90), size(1, 70), size(1, 70), mask)
     # Element by element, and moves.
     shape = [size(1, 9) for _ in range(size(1, 4))]
     for kind in ("Exp", "Tanh", "Erf", "Sin", "Floor", "Round", "Sign", "Sigmoid", "HardSwish", "Elu", "Softplus"):
@@ -143,12 +169,11 @@ def main():
                 print(f"FAIL seed {seed}: {got}")
                 failed += 1
                 continue
-            for output, g, w in zip(model.graph.output, got, want, strict=True):
+            for node, g, w in zip(z.names(), got, want, strict=True):
                 error = runs.difference(g, w)
                 if isinstance(error, str):
                     failed += 1
-                    node = next(n for n in model.graph.node if output.name in n.output)
-                    print(f"FAIL seed {seed}, {node.name}: {error}")
+                    print(f"FAIL seed {seed}, {node}: {error}")
             print(f"seed {seed}: {len(want)} outputs")
     return 1 if failed else 0
 

@@ -3,7 +3,7 @@
 
     opencl_races.py TESSERA
 
-Products, convolutions and reductions of sizes around those of tiles: nothing is reported; without barriers, races are.
+Products, convolutions, reductions and attention of sizes around those of tiles: nothing is reported; without barriers, races are.
 Skipped where there is no Oclgrind (scripts/setup.sh --dev).
 """
 import os
@@ -47,6 +47,8 @@ def operators(seed):
     z.add("ReduceMax", z.operand(3, 70), axes=[1])
     z.add("Softmax", z.operand(2, 80))
     z.add("Mul", z.operand(5, 1, 3), z.operand(7, 1))
+    z.attention(9, 21, 5, 7, "rows")
+    z.attention(35, 35, 8, 8, "causal")
     return z
 
 

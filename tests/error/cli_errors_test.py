@@ -24,7 +24,8 @@ def error(ident, message, legal="", hint="", node=""):
     return "\n".join(lines) + "\n"
 
 
-DOCUMENT = pathlib.Path(__file__).resolve().parents[2] / "docs/cli.md"
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+DOCUMENT = ROOT / "docs/cli.md"
 RUN_HELP = "see 'tessera run --help' for examples"
 FORMS = "[NAME=]@FILE, NAME=0.5, [NAME=]1x3x224x224[xf32][=0], [NAME=]1x3x224x224[xf32]=random:SEED or [NAME=]random:SEED"
 
@@ -578,9 +579,9 @@ class CommandLine(CliTest):
         x, y = (("x", TensorProto.FLOAT, ["n", 4]), ("y", TensorProto.FLOAT, ["n", 4]))
         self.save(make_model([helper.make_node("Relu", ["x"], ["y"])], [x], [y]), "open.onnx")
         self.refuses(
-            ["compile", "open.onnx", "--dim", "n=1..4", "--place", "*=opencl"],
+            ["compile", "open.onnx", "--dim", "n=1..4", "--target", str(ROOT / "examples/accel/vdla.json")],
             "TSR-4072",
-            "--place or --target: the model has sizes that are open, and 'opencl' runs fixed sizes alone",
+            "--place or --target: the model has sizes that are open, and 'accel' runs fixed sizes alone",
             "models of tensors whose sizes are fixed",
             "fix the sizes with --shape or --dim, or run it on the CPU",
         )

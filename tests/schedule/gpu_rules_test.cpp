@@ -27,99 +27,10 @@
 #include "schedule/gpu/gpu_rows.h"
 #include "schedule/gpu/gpu_rules.h"
 #include "schedule_cases.h"
+#include "thread_checks.h"
 
 namespace tessera {
 namespace {
-
-constexpr ThreadOrder kOrders[] = {ThreadOrder::kForwards, ThreadOrder::kBackwards, ThreadOrder::kShuffled};
-
-std::vector<Tensor> random_params(const LoopProgram& program, std::mt19937& random) {
-  std::vector<Tensor> tensors;
-  for (const BufferPtr& param : program.params) {
-    Tensor tensor(param->dtype, *static_dims(param->shape));
-    for (int64_t i = 0; i < tensor.num_elements(); ++i)
-      tensor.set_double(i, static_cast<double>(static_cast<int>(random() % 33) - 16) / 8);
-    tensors.push_back(std::move(tensor));
-  }
-  return tensors;
-}
-
-// Of another shape as it is: parameters of rules are flat.
-Tensor reshaped(const Tensor& tensor, const Buffer& like) {
-  Tensor result(tensor.dtype(), *static_dims(like.shape));
-  std::copy_n(tensor.bytes(), tensor.num_bytes(), result.mutable_bytes());
-  return result;
-}
-
-template <typename Run>
-std::vector<Tensor> results_of(const LoopProgram& program, const std::vector<Tensor>& given, const Run& run) {
-  std::vector<Tensor> tensors;
-  for (size_t i = 0; i < given.size(); ++i) tensors.push_back(reshaped(given[i], *program.params[i]));
-  std::vector<Tensor*> params;
-  for (Tensor& tensor : tensors) params.push_back(&tensor);
-  run(params);
-  return {tensors.end() - program.num_outputs, tensors.end()};
-}
-
-std::vector<Tensor> by_loops(const LoopProgram& program, const std::vector<Tensor>& given) {
-  return results_of(program, given, [&](const std::vector<Tensor*>& params) { interpret(program, params); });
-}
-std::vector<Tensor> by_threads(const LoopProgram& program, const DeviceKernel& kernel, const std::vector<Tensor>& given,
-                               ThreadOrder order) {
-  return results_of(program, given,
-                    [&](const std::vector<Tensor*>& params) { interpret_threads(program, kernel, params, order); });
-}
-
-std::string difference(const std::vector<Tensor>& got, const std::vector<Tensor>& want) {
-  for (size_t t = 0; t < want.size(); ++t) {
-    double scale = 0;
-    for (int64_t i = 0; i < want[t].num_elements(); ++i)
-      if (std::isfinite(want[t].get_double(i))) scale = std::max(scale, std::fabs(want[t].get_double(i)));
-    for (int64_t i = 0; i < want[t].num_elements(); ++i) {
-      const double g = got[t].get_double(i), w = want[t].get_double(i);
-      const bool same =
-          g == w || (std::isnan(g) && std::isnan(w)) || (is_float(want[t].dtype()) && std::fabs(g - w) <= 1e-5 * scale);
-      if (!same) return fmt::format("result {}, element {}: {} instead of {}", t, i, g, w);
-    }
-  }
-  return "";
-}
-
-// Whether some order of the threads shows that the form is wrong.
-bool is_found(const LoopProgram& program, const DeviceKernel& kernel, const std::vector<Tensor>& given) {
-  return std::any_of(std::begin(kOrders), std::end(kOrders), [&](ThreadOrder order) {
-    try {
-      by_threads(program, kernel, given, order);
-      return false;
-    } catch (const LoopFault&) {
-      return true;
-    }
-  });
-}
-
-struct Counts {
-  std::map<std::string, int> taken;
-  int barriers = 0;
-};
-
-void expect_threads_agree(const LoopProgram& program, const std::vector<Tensor>& given, const std::vector<Tensor>& want,
-                          Counts& counts, bool needs_all_barriers = true) {
-  ASSERT_THAT(verify(program), testing::IsEmpty()) << print(program);
-  ASSERT_NO_THROW(by_loops(program, given)) << print(program);
-  ASSERT_EQ(difference(by_loops(program, given), want), "") << print(program);
-  const DeviceKernel form = thread_form(program);
-  ASSERT_EQ(form.problem, "") << print(program);
-  for (const ThreadOrder order : kOrders)
-    ASSERT_EQ(difference(by_threads(program, form, given, order), want), "") << print(program);
-  for (size_t l = 0; l < form.launches.size(); ++l)
-    for (const StmtNode* barrier : form.launches[l].barriers) {
-      DeviceKernel without = form;
-      without.launches[l].barriers.erase(barrier);
-      const bool found = is_found(program, without, given);
-      ASSERT_TRUE(found || !needs_all_barriers) << "a barrier that nothing needs\n" << print(program);
-      counts.barriers += found;
-    }
-}
 
 void check_rules(const std::string& kind, const Graph& graph, std::mt19937& random, Counts& counts) {
   GraphInterpreter interpreter;
@@ -127,7 +38,7 @@ void check_rules(const std::string& kind, const Graph& graph, std::mt19937& rand
   const PassContext ctx{standard_ops(), interpreter, target, 3};
   const Graph grouped = fuse_groups(graph, ctx);
   std::vector<TensorProgram> definitions;
-  if (kind == "bf16") {  // values between kernels are narrow, as in a program
+  if (kind == "bf16" || kind == "f16") {  // values between kernels are narrow, as in a program
     for (const Kernel& kernel : lower_graph(grouped).kernels)
       if (kernel.definition) definitions.push_back(*kernel.definition);
   } else {
@@ -174,6 +85,7 @@ TEST(GpuRules, ThreadsComputeWhatTheKernelSays) {
     const int64_t rows = 7 + below(20), steps = 32 + below(100), columns = 7 + below(20);
     const bool even = random() % 2 == 0, turned = random() % 2 == 0;
     const int64_t wide = even ? 8 * (columns / 8 + 1) : columns;
+    const char* narrow = i % 2 == 0 ? "bf16" : "f16";
     const std::vector<std::pair<std::string, std::string>> cases = {
         {"long matmul", fmt::format("graph @g(%x: f32[{0},{1}], %w: f32[{1},{2}]) -> (%y: f32[{0},{2}]) {{\n"
                                     "  %y = matmul(%x, %w) : f32[{0},{2}]\n}}\n",
@@ -185,15 +97,15 @@ TEST(GpuRules, ThreadsComputeWhatTheKernelSays) {
          fmt::format("graph @g(%x: f32[{0},{1}]) -> (%y: f32[{1}]) {{\n"
                      "  %y = reduce(%x) {{axes = [0], keepdims = false, kind = \"{2}\"}} : f32[{1}]\n}}\n",
                      3 * steps, 31 + columns, random() % 2 ? "sum" : "max")},
-        {"bf16",
+        {narrow,
          fmt::format("graph @g(%x: f32[{0},{1}], %w: f32[{2}]) -> (%y: f32[{0},{3}]) {{\n"
-                     "  %a = cast(%x) {{to = bf16}} : bf16[{0},{1}]\n  %b = cast(%w) {{to = bf16}} : bf16[{2}]\n"
+                     "  %a = cast(%x) {{to = {5}}} : {5}[{0},{1}]\n  %b = cast(%w) {{to = {5}}} : {5}[{2}]\n"
                      "  %c = cast(%a) {{to = f32}} : f32[{0},{1}]\n  %d = cast(%b) {{to = f32}} : f32[{2}]\n"
                      "  %y = matmul(%c, %d) {{transpose_b = {4}}} : f32[{0},{3}]\n}}\n",
                      rows, even ? 8 * (steps / 8) : steps,
                      turned ? fmt::format("{},{}", wide, even ? 8 * (steps / 8) : steps)
                             : fmt::format("{},{}", even ? 8 * (steps / 8) : steps, wide),
-                     wide, turned ? "true" : "false")},
+                     wide, turned ? "true" : "false", narrow)},
         {"turned", fmt::format("graph @g(%x: f32[2,{0},{1}], %w: f32[{1},2,{0}]) -> (%y: f32[{1},2,{0}]) {{\n"
                                "  %t = transpose(%x) {{perm = [2, 0, 1]}} : f32[{1},2,{0}]\n"
                                "  %y = add(%t, %w) : f32[{1},2,{0}]\n}}\n",

@@ -6,6 +6,7 @@
 
 #include <fmt/format.h>
 
+#include "abi/launch_table.h"
 #include "codegen/common/host_plan.h"
 #include "codegen/common/object_code.h"
 #include "codegen/gpu/gpu_dialects.h"
@@ -43,6 +44,47 @@ std::vector<bool> aligned_params(const Program& program, size_t kernel) {
   return aligned;
 }
 
+// A number of blocks as the table has it (abi/launch_table.h). Empty where it has no such form.
+std::string blocks_text(const Expr& blocks, const std::vector<Var>& symbols) {
+  if (const auto number = as_int(blocks)) return fmt::format("{}", std::max<int64_t>(*number, 0));
+  if (blocks->kind == ExprKind::kConst) return "";
+  if (blocks->kind == ExprKind::kVar) {
+    const auto it = std::find_if(symbols.begin(), symbols.end(), [&](const Var& var) { return blocks.same_node(var); });
+    return it == symbols.end() ? "" : fmt::format("s{}", it - symbols.begin());
+  }
+  if (blocks->kind != ExprKind::kBinary) return "";
+  char operation = 0;
+  switch (blocks->binary) {
+    case BinaryOp::kAdd: operation = '+'; break;
+    case BinaryOp::kSub: operation = '-'; break;
+    case BinaryOp::kMul: operation = '*'; break;
+    case BinaryOp::kFloorDiv: operation = '/'; break;
+    case BinaryOp::kFloorMod: operation = '%'; break;
+    case BinaryOp::kMin: operation = '<'; break;
+    case BinaryOp::kMax: operation = '>'; break;
+    default: return "";
+  }
+  const Expr &left = blocks->operands[0], &right = blocks->operands[1];
+  // The table's numbers have no sign.
+  if (const auto number = as_int(right); number && *number < 0 && (operation == '+' || operation == '-')) {
+    const std::string a = blocks_text(left, symbols);
+    return a.empty() ? "" : fmt::format("{},{},{}", a, -*number, operation == '+' ? '-' : '+');
+  }
+  if (const auto number = as_int(right); number && *number < 0 && operation == '*') {
+    const std::string a = blocks_text(left, symbols);
+    return a.empty() ? "" : fmt::format("0,{},{},*,-", a, -*number);
+  }
+  if (as_int(left).value_or(0) < 0) return "";
+  const std::string a = blocks_text(left, symbols), b = blocks_text(right, symbols);
+  return a.empty() || b.empty() ? "" : fmt::format("{},{},{}", a, b, operation);
+}
+
+// What profilers show of a kernel: its nodes, or what its program is called.
+std::string name_of(const Kernel& kernel) {
+  constexpr size_t kMostLetters = 100;
+  return identifier(kernel.loc.empty() ? kernel.program.name : kernel.loc).substr(0, kMostLetters);
+}
+
 // Text behind "//" in one line.
 std::string comment(std::string text) {
   std::replace_if(text.begin(), text.end(), [](char c) { return c == '\n' || c == '\r' || c == '\\'; }, ' ');
@@ -67,7 +109,8 @@ std::string no_gpu_code(const LoopProgram& program) {
   const DeviceKernel kernel = thread_form(program);
   for (const Launch& launch : kernel.launches)
     for (const Expr& blocks : launch.blocks)
-      if (!as_int(blocks)) return "a number of blocks that a run decides";
+      if (const std::string text = blocks_text(blocks, program.symbols); text.empty() || text.size() >= TSR_BLOCKS_TEXT)
+        return "a number of blocks that takes too long a formula";
   return kernel.problem;
 }
 
@@ -88,9 +131,9 @@ std::string generate_gpu_source(const Program& program, int32_t device, const Di
     if (!kernel.loc.empty()) kernels += fmt::format("\n// {}\n", comment(kernel.loc));
     for (size_t l = 0; l < form.launches.size(); ++l) {
       const Launch& launch = form.launches[l];
-      const std::string name = fmt::format("k{}_{}{}", i, identifier(kernel.program.name),
+      const std::string name = fmt::format("k{}_{}{}", i, name_of(kernel),
                                            form.launches.size() > 1 ? fmt::format("_{}", l) : "");
-      const auto blocks = [&](size_t axis) { return std::max<int64_t>(as_int(launch.blocks[axis]).value(), 0); };
+      const auto blocks = [&](size_t axis) { return blocks_text(launch.blocks[axis], kernel.program.symbols); };
       table += fmt::format("//tsr launch {} {} {} {} {} {} {}\n", name, blocks(0), blocks(1), blocks(2),
                            launch.threads[0], launch.threads[1], launch.threads[2]);
       KernelPrinter printer(kernel.program, name, plan.alias_classes[i], ops, &launch, aligned_params(program, i));
@@ -103,7 +146,7 @@ std::string generate_gpu_source(const Program& program, int32_t device, const Di
   doubles = doubles || helpers.find("f64") != std::string::npos;
   return fmt::format("//tsr 1 {}\n//tsr limits {} {} {}\n", dialect.name.substr(0, dialect.name.find(' ')),
                      most_threads, most_shared, doubles ? 1 : 0) +
-         table + prelude_of(dialect, doubles, kernels.find("tsr_mma_") != std::string::npos) + helpers + kernels;
+         table + prelude_of(dialect, doubles, kernels) + helpers + kernels;
 }
 
 }  // namespace tessera::inline gpu_codegen

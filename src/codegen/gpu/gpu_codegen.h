@@ -6,6 +6,8 @@
 //   //tsr launch k3_conv 49 1 1 16 16 1    kernel, blocks along x, y and z, threads along x, y and z
 //   ...source...
 //
+// A number of blocks that depends on symbols is a formula (abi/launch_table.h).
+//
 // A kernel gets the operation's buffers, each as memory and an offset in bytes (OpenCL) or as a pointer (CUDA), then
 // the values of its symbols. `src/runtime/opencl` reads the table.
 #pragma once
@@ -22,7 +24,8 @@ namespace tessera::inline gpu_codegen {
 // empty.
 std::string generate_gpu_source(const Program& program, int32_t device, const Dialect& dialect);
 
-// Why there is no GPU code for a kernel: elements without a type there, loops without a thread form. Empty: there is.
+// Why there is no GPU code for a kernel: elements without a type there, loops without a thread form, numbers of blocks
+// without a formula. Empty: there is.
 std::string no_gpu_code(const LoopProgram& program);
 
 }  // namespace tessera::inline gpu_codegen

@@ -85,10 +85,11 @@ constexpr std::string_view kCudaPrelude =
     "#ifndef NAN\n#define NAN __int_as_float(0x7fffffff)\n#endif\n"
     "#ifndef INFINITY\n#define INFINITY __int_as_float(0x7f800000)\n#endif\n";
 
-// What a warp multiplies (loop IR: the intrinsic cuda.mma.bf16): I x J tiles of 16 x 8 sums, 16 steps of the sum. `a`
-// and `b` are where the warp's operands begin in shared memory, whose rows are multiples of 16 bytes apart: the rows of
-// a are rows of the tiles (BY_STEPS: neighbours are steps) or steps, those of b columns or steps.
-constexpr std::string_view kCudaWarpProducts = R"(
+// What a warp multiplies (loop IR: the intrinsics cuda.mma.bf16 and, with the other name throughout, cuda.mma.f16): I x
+// J tiles of 16 x 8 sums, 16 steps of the sum. `a` and `b` are where the warp's operands begin in shared memory, whose
+// rows are multiples of 16 bytes apart: the rows of a are rows of the tiles (BY_STEPS: neighbours are steps) or steps,
+// those of b columns or steps.
+constexpr std::string_view kCudaMatrixLoads = R"(
 #ifndef TESSERA_CUDA_SHIM
 template <bool TURNED>
 static __device__ inline void tsr_ldmatrix(u32 (&r)[4], const u16 *p) {
@@ -100,6 +101,10 @@ static __device__ inline void tsr_ldmatrix(u32 (&r)[4], const u16 *p) {
     asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0,%1,%2,%3}, [%4];"
                  : "=r"(r[0]), "=r"(r[1]), "=r"(r[2]), "=r"(r[3]) : "r"(at) : "memory");
 }
+#endif
+)";
+constexpr std::string_view kCudaWarpProducts = R"(
+#ifndef TESSERA_CUDA_SHIM
 template <int I, int J, bool A_BY_STEPS, bool B_BY_STEPS>
 static __device__ inline void tsr_mma_bf16(f32 *c, const u16 *a, i32 a_pitch, const u16 *b, i32 b_pitch) {
   const i32 lane = threadIdx.x, row = lane % 8, low = lane / 8 % 2 * 8, high = lane / 16 * 8;
@@ -198,8 +203,20 @@ const Dialect& opencl_c() { return kOpenCl; }
 const Dialect& cuda_cpp() { return kCuda; }
 const Dialect& hip_cpp() { return kHip; }
 
-std::string prelude_of(const Dialect& dialect, bool doubles, bool warp_products) {
-  if (&dialect == &kCuda) return std::string(kCudaPrelude) + std::string(warp_products ? kCudaWarpProducts : "");
+std::string prelude_of(const Dialect& dialect, bool doubles, const std::string& kernels) {
+  if (&dialect == &kCuda) {
+    std::string text(kCudaPrelude);
+    const bool bf16 = kernels.find("tsr_mma_bf16") != std::string::npos;
+    const bool f16 = kernels.find("tsr_mma_f16") != std::string::npos;
+    if (bf16 || f16) text += kCudaMatrixLoads;
+    if (bf16) text += kCudaWarpProducts;
+    if (f16) {
+      std::string products(kCudaWarpProducts);
+      for (size_t at; (at = products.find("bf16")) != std::string::npos;) products.replace(at, 4, "f16");
+      text += products;
+    }
+    return text;
+  }
   if (&dialect == &kHip) return std::string(kHipPrelude) + std::string(kCudaPrelude);
   return std::string(doubles ? kOpenClDoubles : "") + std::string(kOpenClPrelude);
 }

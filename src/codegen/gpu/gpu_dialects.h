@@ -12,7 +12,7 @@ const Dialect& cuda_cpp();
 const Dialect& hip_cpp();  // for AMD's GPUs, as hipcc or clang take it
 
 // What stands before the kernels of a source: types, and names of C's headers that helpers use. `doubles`: f64 is used;
-// `warp_products`: tsr_mma_bf16 is.
-std::string prelude_of(const Dialect& dialect, bool doubles, bool warp_products);
+// `kernels`: their text, whose products of warps are defined.
+std::string prelude_of(const Dialect& dialect, bool doubles, const std::string& kernels);
 
 }  // namespace tessera::inline gpu_codegen

@@ -279,9 +279,10 @@ std::string KernelPrinter::warp_product(const Stmt& s) {
   if (!a || !b || !is_const_int(flat(match.regions[2]), 0)) return {};
   keep_.push_back(a);
   keep_.push_back(b);
-  return fmt::format("tsr_mma_bf16<{}, {}, {}, {}>({}, &{}[{}], {}, &{}[{}], {});", down, across, a_by_steps,
-                     b_by_steps, buffers_.at(match.regions[2].buffer.get()), buffers_.at(match.regions[0].buffer.get()),
-                     index(a), a_pitch, buffers_.at(match.regions[1].buffer.get()), index(b), b_pitch);
+  return fmt::format("tsr_mma_{}<{}, {}, {}, {}>({}, &{}[{}], {}, &{}[{}], {});",
+                     dtype_name(match.regions[0].buffer->dtype), down, across, a_by_steps, b_by_steps,
+                     buffers_.at(match.regions[2].buffer.get()), buffers_.at(match.regions[0].buffer.get()), index(a),
+                     a_pitch, buffers_.at(match.regions[1].buffer.get()), index(b), b_pitch);
 }
 
 std::string KernelPrinter::vector_move(const Stmt& s) {

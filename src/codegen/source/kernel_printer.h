@@ -47,7 +47,7 @@ class KernelPrinter {
   int64_t copies_of(const Stmt& s) const;
   // A vectorized loop that moves neighbours from a parameter to registers, or back, as one assignment; else empty.
   std::string vector_move(const Stmt& s);
-  // A warp's product of tiles as a call of tsr_mma_bf16; empty where the nest is printed as it is.
+  // A warp's product of tiles as a call of tsr_mma_bf16 or tsr_mma_f16; empty where the nest is printed as it is.
   std::string warp_product(const Stmt& s);
   std::string vector_at(const Buffer& buffer, const std::vector<Expr>& indices, const Stmt& loop);
   void emit_if(const Stmt& s);

@@ -1,12 +1,14 @@
 // The table of functions by which the runtime uses a GPU of CUDA (abi/device_abi.h): the driver's, no run time of
 // CUDA's.
 //
-// TESSERA_CUDA_DEVICE is the number of the GPU, 0 without it.
+// TESSERA_CUDA_DEVICE is the number of the GPU, 0 without it. TESSERA_CUDA_GRAPHS=0: launches one by one.
 #include "runtime/cuda/cuda_device.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+
+#include "runtime/cuda/cuda_graphs.h"
 
 namespace tessera {
 
@@ -92,6 +94,7 @@ struct Queue {
   void* trace_user;
   CudaEvent traced[2];  // begin and end of an operation; null before the first trace
   CudaEvent* marks;     // by token
+  CudaGraphs graphs;
 };
 
 // What has failed first is told by the next wait; nothing happens until then.
@@ -103,11 +106,23 @@ int32_t note(Queue* queue, CudaResult answer, const char* what) {
   return 0;
 }
 
+// Gives the driver the launches that wait, in front of whatever else is to happen; none behind a failure.
+CudaResult launch_waiting(Queue* queue) {
+  if (queue->failed) drop_calls(&queue->graphs);
+  const CudaOperation* failed = nullptr;
+  CudaResult answer = use_device(queue->device);
+  if (answer == 0 && queue->graphs.waiting.count > 0)
+    answer = run_calls(&queue->graphs, queue->device, queue->stream, &failed);
+  note(queue, answer, failed ? failed->row.entry : "a launch");
+  return answer;
+}
+
 void close_queue(void* argument) {
   auto* queue = static_cast<Queue*>(argument);
   const CudaLibrary& cuda = *queue->device->cuda;
   use_device(queue->device);
   if (queue->stream) cuda.cuStreamSynchronize(queue->stream);
+  close_graphs(&queue->graphs, queue->device);
   for (uint32_t i = 0; i < queue->num_tokens; ++i)
     if (queue->marks[i]) cuda.cuEventDestroy_v2(queue->marks[i]);
   for (CudaEvent event : queue->traced)
@@ -126,6 +141,8 @@ int32_t open_queue(void* argument, uint32_t num_tokens, uint64_t, void** result,
   queue->device = device;
   queue->num_tokens = num_tokens;
   queue->marks = reinterpret_cast<CudaEvent*>(queue + 1);
+  const char* graphs = getenv("TESSERA_CUDA_GRAPHS");
+  queue->graphs.are_off = graphs && strcmp(graphs, "0") == 0;
   CudaResult answer = use_device(device);
   if (answer == 0) answer = device->cuda->cuStreamCreate(&queue->stream, kNonBlocking);
   for (uint32_t i = 0; i < num_tokens && answer == 0; ++i)
@@ -138,8 +155,6 @@ int32_t open_queue(void* argument, uint32_t num_tokens, uint64_t, void** result,
   close_queue(queue);
   return -1;
 }
-
-constexpr uint32_t kMostParameters = 256;
 
 // Waits for an operation whose begin is recorded, and tells how long the device says that it took.
 CudaResult tell(Queue* queue, const CudaOperation* operation) {
@@ -159,25 +174,34 @@ int32_t start(void* argument, void* of, void* const* args, uint32_t num_args, co
   auto* queue = static_cast<Queue*>(argument);
   const auto* operation = static_cast<const CudaOperation*>(of);
   if (queue->failed) return 0;
-  constexpr CudaResult kInvalidValue = 1;
+  constexpr CudaResult kInvalidValue = 1, kOutOfMemory = 2;
   if (num_args != operation->row.num_args || num_sizes != operation->row.num_sizes ||
       uint64_t{num_args} + num_sizes > kMostParameters)
     return note(queue, kInvalidValue, operation->row.entry);
-  // The driver reads each parameter where its address points to, during the call.
-  void* parameters[kMostParameters];
-  for (uint32_t i = 0; i < num_args; ++i) parameters[i] = const_cast<void**>(&args[i]);
-  for (uint32_t i = 0; i < num_sizes; ++i) parameters[num_args + i] = const_cast<int64_t*>(&sizes[i]);
+  uint64_t values[kMostParameters];
+  for (uint32_t i = 0; i < num_args; ++i) values[i] = reinterpret_cast<uint64_t>(args[i]);
+  for (uint32_t i = 0; i < num_sizes; ++i) values[num_args + i] = static_cast<uint64_t>(sizes[i]);
   const CudaLibrary& cuda = *queue->device->cuda;
-  CudaResult answer = use_device(queue->device);
-  if (queue->trace && answer == 0) answer = cuda.cuEventRecord(queue->traced[0], queue->stream);
+  CudaResult answer = 0;
+  if (queue->trace) {
+    if (launch_waiting(queue) != 0) return 0;
+    answer = cuda.cuEventRecord(queue->traced[0], queue->stream);
+  }
   for (uint32_t i = 0; i < operation->row.num_launches && answer == 0; ++i) {
     const CudaLaunch& launch = operation->image->launches[operation->first_launch + i];
-    const auto& [x, y, z] = launch.blocks;
-    if (x == 0 || y == 0 || z == 0) continue;
-    answer = cuda.cuLaunchKernel(launch.function, x, y, z, launch.threads[0], launch.threads[1], launch.threads[2], 0,
-                                 queue->stream, parameters, nullptr);
+    int64_t count[3];
+    if (!tsr_count_grid(launch.blocks, sizes, num_sizes, count) || count[0] > INT32_MAX || count[1] > INT32_MAX ||
+        count[2] > INT32_MAX)
+      return note(queue, kInvalidValue, operation->row.entry);
+    if (count[0] == 0 || count[1] == 0 || count[2] == 0) continue;
+    const unsigned blocks[3] = {static_cast<unsigned>(count[0]), static_cast<unsigned>(count[1]),
+                                static_cast<unsigned>(count[2])};
+    if (!add_call(&queue->graphs, operation, &launch, blocks, values, num_args + num_sizes))
+      return note(queue, kOutOfMemory, operation->row.entry);
   }
-  if (queue->trace && answer == 0) answer = tell(queue, operation);
+  if (!queue->trace) return note(queue, answer, operation->row.entry);
+  if (answer == 0 && launch_waiting(queue) != 0) return 0;
+  if (answer == 0) answer = tell(queue, operation);
   return note(queue, answer, operation->row.entry);
 }
 
@@ -186,7 +210,7 @@ int32_t copy(void* argument, void* device_memory, void* host_memory, uint64_t by
   if (queue->failed || bytes == 0) return 0;
   const CudaLibrary& cuda = *queue->device->cuda;
   const auto address = reinterpret_cast<CudaAddress>(device_memory);
-  CudaResult answer = use_device(queue->device);
+  CudaResult answer = launch_waiting(queue);
   if (answer == 0)
     answer = to_device ? cuda.cuMemcpyHtoDAsync_v2(address, host_memory, bytes, queue->stream)
                        : cuda.cuMemcpyDtoHAsync_v2(host_memory, address, bytes, queue->stream);
@@ -195,7 +219,7 @@ int32_t copy(void* argument, void* device_memory, void* host_memory, uint64_t by
 
 int32_t mark(void* argument, uint32_t token) {
   auto* queue = static_cast<Queue*>(argument);
-  CudaResult answer = use_device(queue->device);
+  CudaResult answer = launch_waiting(queue);
   if (answer == 0) answer = queue->device->cuda->cuEventRecord(queue->marks[token], queue->stream);
   return note(queue, answer, "a mark");
 }
@@ -213,7 +237,7 @@ int32_t wait(void* argument, uint32_t token, char* message) {
 
 void drain(void* argument) {
   auto* queue = static_cast<Queue*>(argument);
-  if (use_device(queue->device) == 0) queue->device->cuda->cuStreamSynchronize(queue->stream);
+  if (launch_waiting(queue) == 0) queue->device->cuda->cuStreamSynchronize(queue->stream);
   queue->failed = false;
 }
 

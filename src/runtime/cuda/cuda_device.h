@@ -21,9 +21,12 @@ struct CudaDevice {
 CudaResult use_device(const CudaDevice* device);
 const char* cuda_error_name(const CudaDevice* device, CudaResult result);
 
+constexpr uint32_t kMostParameters = 256;  // of a kernel
+
 struct CudaLaunch {
   CudaFunction function;
-  unsigned blocks[3], threads[3];
+  char blocks[3][TSR_BLOCKS_TEXT];
+  unsigned threads[3];
 };
 
 struct CudaImage;

@@ -84,10 +84,8 @@ bool build(CudaImage* image, const char* source, size_t size, char* message) {
 }
 
 bool read_launch(const CudaImage* image, const tsr_launch_row& row, CudaLaunch* launch, char* message) {
-  for (int axis = 0; axis < 3; ++axis) {
-    launch->blocks[axis] = static_cast<unsigned>(row.blocks[axis]);
-    launch->threads[axis] = static_cast<unsigned>(row.threads[axis]);
-  }
+  memcpy(launch->blocks, row.blocks, sizeof(launch->blocks));
+  for (int axis = 0; axis < 3; ++axis) launch->threads[axis] = static_cast<unsigned>(row.threads[axis]);
   const CudaResult answer = image->device->cuda->cuModuleGetFunction(&launch->function, image->module, row.kernel);
   if (answer == 0) return true;
   snprintf(message, TSR_DEVICE_MESSAGE, "kernel '%.80s': %s", row.kernel, cuda_error_name(image->device, answer));

@@ -33,6 +33,17 @@ bool find(void* library, const char* name, Function* function, char* message) {
   return *function;
 }
 
+// What the driver may lack.
+bool find_graphs(void* driver) {
+  char ignored[TSR_DEVICE_MESSAGE];
+  return find(driver, "cuStreamBeginCapture_v2", &functions.cuStreamBeginCapture_v2, ignored) &&
+         find(driver, "cuStreamEndCapture", &functions.cuStreamEndCapture, ignored) &&
+         find(driver, "cuGraphInstantiateWithFlags", &functions.cuGraphInstantiateWithFlags, ignored) &&
+         find(driver, "cuGraphDestroy", &functions.cuGraphDestroy, ignored) &&
+         find(driver, "cuGraphExecDestroy", &functions.cuGraphExecDestroy, ignored) &&
+         find(driver, "cuGraphLaunch", &functions.cuGraphLaunch, ignored);
+}
+
 bool find_all(void* driver, void* compiler, char* message) {
   return find(driver, "cuInit", &functions.cuInit, message) &&
          find(driver, "cuDriverGetVersion", &functions.cuDriverGetVersion, message) &&
@@ -80,6 +91,7 @@ const CudaLibrary* open_cuda(char* message) {
     void* compiler =
         driver ? open_first("TESSERA_NVRTC_LIBRARY", kCompilers, "compiler of CUDA (NVRTC)", message) : nullptr;
     opened = compiler && find_all(driver, compiler, message);
+    functions.has_graphs = opened && find_graphs(driver);
   }
   pthread_mutex_unlock(&opening);
   return opened ? &functions : nullptr;

@@ -16,6 +16,8 @@ using CudaModule = struct CudaModuleObject*;
 using CudaFunction = struct CudaFunctionObject*;
 using CudaStream = struct CudaStreamObject*;
 using CudaEvent = struct CudaEventObject*;
+using CudaGraph = struct CudaGraphObject*;
+using CudaGraphExec = struct CudaGraphExecObject*;
 using NvrtcProgram = struct NvrtcProgramObject*;
 
 constexpr int kMaxThreadsPerBlock = 1, kMaxSharedBytesPerBlock = 8, kMajor = 75, kMinor = 76;  // attributes
@@ -49,6 +51,15 @@ struct CudaLibrary {
   CudaResult (*cuEventRecord)(CudaEvent, CudaStream);
   CudaResult (*cuEventSynchronize)(CudaEvent);
   CudaResult (*cuEventElapsedTime)(float*, CudaEvent, CudaEvent);  // milliseconds
+
+  // Graphs, of drivers from 11.4 on.
+  bool has_graphs;
+  CudaResult (*cuStreamBeginCapture_v2)(CudaStream, int);
+  CudaResult (*cuStreamEndCapture)(CudaStream, CudaGraph*);
+  CudaResult (*cuGraphInstantiateWithFlags)(CudaGraphExec*, CudaGraph, unsigned long long);
+  CudaResult (*cuGraphDestroy)(CudaGraph);
+  CudaResult (*cuGraphExecDestroy)(CudaGraphExec);
+  CudaResult (*cuGraphLaunch)(CudaGraphExec, CudaStream);
 
   int (*nvrtcCreateProgram)(NvrtcProgram*, const char*, const char*, int, const char* const*, const char* const*);
   int (*nvrtcCompileProgram)(NvrtcProgram, int, const char* const*);

@@ -216,11 +216,18 @@ int32_t start(void* argument, void* of, void* const* args, uint32_t num_args, co
   pthread_mutex_lock(&image->mutex);
   for (uint32_t i = 0; i < operation->row.num_launches && answer == CL_SUCCESS; ++i) {
     const OpenClLaunch& launch = image->launches[operation->first_launch + i];
-    if (launch.global[0] == 0 || launch.global[1] == 0 || launch.global[2] == 0) continue;
+    int64_t blocks[3];
+    if (!tsr_count_grid(launch.blocks, sizes, num_sizes, blocks)) {
+      answer = CL_INVALID_GLOBAL_WORK_SIZE;
+      break;
+    }
+    if (blocks[0] == 0 || blocks[1] == 0 || blocks[2] == 0) continue;
+    size_t global[3];
+    for (int axis = 0; axis < 3; ++axis) global[axis] = static_cast<size_t>(blocks[axis]) * launch.threads[axis];
     answer = set_arguments(queue, operation, launch.kernel, args, sizes);
     if (answer == CL_SUCCESS)
-      answer = queue->device->cl->clEnqueueNDRangeKernel(queue->commands, launch.kernel, 3, nullptr, launch.global,
-                                                         launch.local, 0, nullptr, nullptr);
+      answer = queue->device->cl->clEnqueueNDRangeKernel(queue->commands, launch.kernel, 3, nullptr, global,
+                                                         launch.threads, 0, nullptr, nullptr);
   }
   pthread_mutex_unlock(&image->mutex);
   if (queue->trace && answer == CL_SUCCESS && (answer = queue->device->cl->clFinish(queue->commands)) == CL_SUCCESS)

@@ -37,7 +37,8 @@ OpenClPlace place_of(OpenClDevice* device, const void* address);
 
 struct OpenClLaunch {
   cl_kernel kernel;
-  size_t global[3], local[3];
+  char blocks[3][TSR_BLOCKS_TEXT];
+  size_t threads[3];
 };
 
 struct OpenClImage;

@@ -60,10 +60,8 @@ bool build(OpenClImage* image, const char* source, size_t size, char* message) {
 }
 
 bool read_launch(const OpenClImage* image, const tsr_launch_row& row, OpenClLaunch* launch, char* message) {
-  for (int axis = 0; axis < 3; ++axis) {
-    launch->local[axis] = row.threads[axis];
-    launch->global[axis] = row.blocks[axis] * row.threads[axis];
-  }
+  memcpy(launch->blocks, row.blocks, sizeof(launch->blocks));
+  for (int axis = 0; axis < 3; ++axis) launch->threads[axis] = row.threads[axis];
   cl_int answer = CL_SUCCESS;
   launch->kernel = image->device->cl->clCreateKernel(image->program, row.kernel, &answer);
   if (launch->kernel) return true;

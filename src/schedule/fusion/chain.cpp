@@ -42,6 +42,14 @@ bool reads_in_place(const TensorProgram& kernel, const Buffer* param, size_t ran
   return true;
 }
 
+Chain chain_of(const JoinedProgram& joined) {
+  Chain chain;
+  for (const JoinedMember& member : joined.members)
+    chain.members.push_back({0, &member.program, {member.args.begin(), member.args.end()}});
+  for (size_t v = joined.num_args; v < joined.values.size(); ++v) chain.inner.insert(static_cast<BufferId>(v));
+  return chain;
+}
+
 size_t writer_in(const Chain& chain, BufferId buffer) {
   size_t m = 0;
   while (m < chain.members.size() && chain.members[m].args.back() != buffer) ++m;

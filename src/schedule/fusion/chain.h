@@ -8,6 +8,7 @@
 #include "program/program.h"
 #include "schedule/choose.h"
 #include "schedule/fusion/masked_columns.h"
+#include "te/joined_program.h"
 
 namespace tessera::inline schedule {
 
@@ -59,6 +60,9 @@ size_t read_along(const TensorProgram& kernel, const Buffer* param, size_t dim);
 bool depends_on(const TensorProgram& kernel, const Buffer* param, size_t axis);
 // Whether the kernel reads `param` at the index of its own output and nowhere else.
 bool reads_in_place(const TensorProgram& kernel, const Buffer* param, size_t rank);
+
+// The members of a joined program, which outlives the chain. Rows and columns are not found yet.
+Chain chain_of(const JoinedProgram& joined);
 
 // The number of the member that writes the buffer; the number of members when none does.
 size_t writer_in(const Chain& chain, BufferId buffer);

@@ -189,6 +189,13 @@ JoinPlan plan_joins(const Program& program, const Target& target, const JoinOpti
   return std::move(planner).finish();
 }
 
+void tell_refused(const JoinPlan& plan, const Program& program, Remarks* remarks) {
+  if (!remarks) return;
+  for (const RefusedJoin& refused : plan.refused)
+    remarks->refused(std::string(refused.step), program.calls[refused.writer].loc, refused.reason,
+                     program.calls[refused.reader].loc);
+}
+
 std::vector<PackedKernel> apply_joins(Program& program, JoinPlan plan) {
   if (plan.joins.empty()) return {};
   const size_t first = program.kernels.size();

@@ -20,6 +20,7 @@
 #include "program/program.h"
 #include "schedule/choose.h"
 #include "schedule/fusion/call_flow.h"
+#include "support/remarks.h"
 #include "target/target.h"
 
 namespace tessera::inline schedule {
@@ -57,6 +58,9 @@ struct JoinOptions {
   ChoosePoint choose;  // as there; a kernel of images with a point of its own stays alone
 };
 JoinPlan plan_joins(const Program& program, const Target& target, const JoinOptions& options);
+
+// Tells why calls stay apart; `remarks` may be null. REQUIRES: the program of the plan, before it is changed.
+void tell_refused(const JoinPlan& plan, const Program& program, Remarks* remarks);
 
 struct PackedKernel {
   int32_t kernel = 0;

@@ -12,14 +12,6 @@
 namespace tessera::inline schedule {
 namespace {
 
-Chain chain_of(const JoinedProgram& joined) {
-  Chain chain;
-  for (const JoinedMember& member : joined.members)
-    chain.members.push_back({0, &member.program, {member.args.begin(), member.args.end()}});
-  for (size_t v = joined.num_args; v < joined.values.size(); ++v) chain.inner.insert(static_cast<BufferId>(v));
-  return chain;
-}
-
 int64_t choose_size(Knobs& knobs, const char* name, int64_t preferred, int64_t extent,
                     const std::vector<int64_t>& sizes) {
   std::vector<int64_t> values;

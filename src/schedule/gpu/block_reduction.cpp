@@ -7,10 +7,11 @@
 
 namespace tessera::inline schedule {
 
-Stmt in_turns(int64_t rounds, const std::function<Stmt(const Expr&)>& body, Bounds& bounds) {
+Stmt in_turns(const Expr& rounds, const std::function<Stmt(const Expr&)>& body, Bounds& bounds) {
   constexpr int64_t kMostWrittenOut = 8;
-  if (rounds == 1) return body(Expr(0));
-  return loop_over("round", rounds, rounds <= kMostWrittenOut ? ForKind::kUnrolled : ForKind::kSerial, body, bounds);
+  if (is_const_int(rounds, 1)) return body(Expr(0));
+  const bool few = as_int(rounds).value_or(INT64_MAX) <= kMostWrittenOut;
+  return loop_over("round", rounds, few ? ForKind::kUnrolled : ForKind::kSerial, body, bounds);
 }
 
 int64_t BlockReduction::shared_bytes() const {
@@ -27,18 +28,17 @@ Stmt BlockReduction::build(Bounds& bounds, const std::function<Stmt(const VarMap
       [&](const Expr&, const Expr& thread) {
         const Partials sums = make_partials(reductions, "acc", {1});
         std::vector<Stmt> all = {clear_partials(reductions, sums, {0})};
-        all.push_back(in_turns((steps.extent + threads - 1) / threads,
-                               [&](const Expr& round) {
-                                 const Expr step = round * Expr(threads) + thread;
-                                 VarMap here = at;
-                                 steps.values_at(step, bounds, here);
-                                 const Stmt update = add_element(reductions, sums, {0}, here);
-                                 const Expr there = steps.extent % threads != 0
-                                                        ? logical_and(inside, step < Expr(steps.extent))
-                                                        : inside;
-                                 return is_true(there) ? update : if_then(there, update);
-                               },
-                               bounds));
+        all.push_back(in_turns(
+            steps.tiles(threads),
+            [&](const Expr& round) {
+              const Expr step = round * Expr(threads) + thread;
+              VarMap here = at;
+              steps.values_at(step, bounds, here);
+              const Stmt update = add_element(reductions, sums, {0}, here);
+              const Expr there = steps.has_whole(threads) ? inside : logical_and(inside, step < steps.size);
+              return is_true(there) ? update : if_then(there, update);
+            },
+            bounds));
         for (size_t r = 0; r < reductions.size(); ++r) all.push_back(store(partial[r], {thread}, load(sums[r], {0})));
         return alloc_all(sums, seq(std::move(all)));
       },

@@ -23,6 +23,6 @@ struct BlockReduction {
 };
 
 // What a thread does in `rounds` turns: written out where they are few.
-Stmt in_turns(int64_t rounds, const std::function<Stmt(const Expr&)>& body, Bounds& bounds);
+Stmt in_turns(const Expr& rounds, const std::function<Stmt(const Expr&)>& body, Bounds& bounds);
 
 }  // namespace tessera::inline schedule

@@ -20,19 +20,19 @@ constexpr int64_t kInFlight = 16;    // steps whose operands a thread waits for 
 
 GpuRuleResult gpu_columns(const TensorProgram& program, const GpuLimits& limits) {
   std::string why;
-  const auto kernel = make_linear_kernel(program, why, Results::kPairs);
+  const auto kernel = make_linear_kernel(program, why, Results::kPairs, Sizes::kOpen);
   if (!kernel) return Declined{why};
   const std::vector<LinearReduction> reductions = all_reductions(*kernel);
   if (reductions.empty()) return Declined{"nothing is reduced"};
   if (kernel->padded) return Declined{"the output's layout has blocks"};
   FlatAxes outputs, steps;
-  for (const OutputLoop& loop : kernel->loops) outputs.add(loop.var, loop.extent);
-  for (const Axis& axis : kernel->reduce) steps.add(axis.var, *as_int(axis.extent));
+  for (const OutputLoop& loop : kernel->loops) outputs.add(loop.var, loop.size);
+  for (const Axis& axis : kernel->reduce) steps.add(axis.var, axis.extent);
   if (steps.extent < kLeastSteps)
     return Declined{fmt::format("a reduction of {} steps is no work for several threads", steps.extent)};
   if (outputs.extent >= limits.wanted_threads)
     return Declined{fmt::format("{} outputs keep the device busy by themselves", outputs.extent)};
-  if (kernel->loops.empty() || kernel->loops.back().extent < kWidth)
+  if (kernel->loops.empty() || typical_size(kernel->loops.back().size) < kWidth)
     return Declined{"there are no neighbours in the output"};
   const auto side_by_side = [&](const Var& var) {
     return std::any_of(reductions.begin(), reductions.end(), [&](const LinearReduction& reduction) {
@@ -44,12 +44,12 @@ GpuRuleResult gpu_columns(const TensorProgram& program, const GpuLimits& limits)
 
   const int64_t groups = limits.threads / kWidth;
   Bounds bounds = kernel->bounds;
-  const int64_t blocks = (outputs.extent + kWidth - 1) / kWidth;
-  const Var block = make_var("block");
-  bounds.set(block, 0, blocks - 1);
+  if (!outputs.is_at_most(INT32_MAX, kWidth)) return Declined{"too many outputs for a grid of blocks"};
+  const Expr blocks = outputs.tiles(kWidth);
+  const Var block = var_below("block", blocks, bounds);
   const auto output_of = [&](const Expr& x) { return block * Expr(kWidth) + x; };
   const auto if_inside = [&](const Expr& x, Stmt body) {
-    return outputs.extent % kWidth == 0 ? body : if_then(output_of(x) < Expr(outputs.extent), std::move(body));
+    return outputs.has_whole(kWidth) ? body : if_then(output_of(x) < outputs.size, std::move(body));
   };
   const Partials partial = make_partials(reductions, "partial", {groups, kWidth}, MemoryScope::kLocal);
   int64_t bytes = 0;
@@ -70,8 +70,10 @@ GpuRuleResult gpu_columns(const TensorProgram& program, const GpuLimits& limits)
           return add_element(reductions, sums, {0}, here);
         };
         std::vector<Stmt> loops;
-        const int64_t round = groups * kInFlight, whole = steps.extent / round, rest = steps.extent % round;
-        if (whole > 0)
+        const int64_t round = groups * kInFlight;
+        const Expr whole = simplify(floordiv(steps.size, Expr(round)));
+        const Expr rest = simplify(steps.size - whole * Expr(round));
+        if (!is_const_int(whole, 0))
           loops.push_back(serial_loop(
               "round", whole,
               [&](const Var& number) {
@@ -81,13 +83,13 @@ GpuRuleResult gpu_columns(const TensorProgram& program, const GpuLimits& limits)
                     bounds);
               },
               bounds));
-        if (rest > 0)
+        if (!is_const_int(rest, 0))
           loops.push_back(serial_loop(
-              "rest", (rest + groups - 1) / groups,
+              "rest", simplify(floordiv(rest + Expr(groups - 1), Expr(groups))),
               [&](const Var& number) {
-                const Expr step = Expr(whole * round) + number * Expr(groups) + group;
+                const Expr step = whole * Expr(round) + number * Expr(groups) + group;
                 const Stmt one = update(step);
-                return rest % groups == 0 ? one : if_then(step < Expr(steps.extent), one);
+                return as_int(rest) && *as_int(rest) % groups == 0 ? one : if_then(step < steps.size, one);
               },
               bounds));
         all.push_back(if_inside(x, seq(std::move(loops))));

@@ -10,11 +10,21 @@ namespace tessera::inline schedule {
 void FlatAxes::values_at(const Expr& index, const Bounds& bounds, VarMap& values) const {
   Expr rest = index;
   for (size_t i = axes.size(); i-- > 0;) {
-    const int64_t size = *as_int(axes[i].extent);
+    const Expr& own = axes[i].extent;
+    const bool is_one = is_const_int(own, 1);
     // What is left for the first one is its own value: the index is below the product of all.
-    values[axes[i].var.get()] = size == 1 ? Expr(0) : i == 0 ? rest : simplify(floormod(rest, Expr(size)), bounds);
-    if (size > 1) rest = simplify(floordiv(rest, Expr(size)), bounds);
+    values[axes[i].var.get()] = is_one ? Expr(0) : i == 0 ? rest : simplify(floormod(rest, own), bounds);
+    if (!is_one) rest = simplify(floordiv(rest, own), bounds);
   }
+}
+
+Expr FlatAxes::tiles(int64_t tile) const {
+  return tile == 1 ? size : simplify(floordiv(size + Expr(tile - 1), Expr(tile)));
+}
+
+bool FlatAxes::is_at_most(int64_t most, int64_t tile) const {
+  const auto largest = as_int(size) ? as_int(size) : size_range(size).hi;
+  return largest && (*largest + tile - 1) / tile <= most;
 }
 
 bool reads_neighbours(const Expr& value, const Var& var, const Bounds& bounds) {
@@ -40,6 +50,12 @@ std::vector<Expr> certain_loads(const Expr& value) {
   return loads;
 }
 
+BufferPtr flat_memory(const Buffer& buffer) {
+  Expr elements = 1;
+  for (const Expr& extent : buffer.shape) elements = elements * extent;
+  return make_buffer(buffer.name, buffer.dtype, {elements});
+}
+
 LoopProgram gpu_program(const std::string& name, const LinearKernel& kernel, Stmt body) {
   LoopProgram program;
   program.name = name;
@@ -49,10 +65,16 @@ LoopProgram gpu_program(const std::string& name, const LinearKernel& kernel, Stm
   return program;
 }
 
-Stmt loop_over(const std::string& name, int64_t extent, ForKind kind, const std::function<Stmt(const Var&)>& body,
-               Bounds& bounds) {
+Var var_below(const std::string& name, const Expr& extent, Bounds& bounds) {
   const Var var = make_var(name);
-  bounds.set(var, 0, extent - 1);
+  const auto most = as_int(extent) ? as_int(extent) : size_range(extent).hi;
+  bounds.set(var, Interval{0, most ? std::optional(*most - 1) : std::nullopt});
+  return var;
+}
+
+Stmt loop_over(const std::string& name, const Expr& extent, ForKind kind, const std::function<Stmt(const Var&)>& body,
+               Bounds& bounds) {
+  const Var var = var_below(name, extent, bounds);
   return for_loop(var, 0, extent, kind, body(var));
 }
 
@@ -68,7 +90,8 @@ Stmt thread_nest(const std::string& name, int64_t height, int64_t width,
       bounds);
 }
 
-Stmt serial_loop(const std::string& name, int64_t extent, const std::function<Stmt(const Var&)>& body, Bounds& bounds) {
+Stmt serial_loop(const std::string& name, const Expr& extent, const std::function<Stmt(const Var&)>& body,
+                 Bounds& bounds) {
   return loop_over(name, extent, ForKind::kSerial, body, bounds);
 }
 

@@ -18,6 +18,7 @@ int64_t lanes_for(const LinearKernel& kernel, int64_t elements, const GpuLimits&
   if (!all_reductions(kernel).empty() || kernel.num_results() > 1 || kernel.padded) return 1;
   const OutputLoop& last = kernel.loops.back();
   const int64_t bytes = dtype_bytes(kernel.out()->dtype, 1);
+  if (last.extent == 0) return 1;
   if (last.stride != 1 || bytes == 0 || bytes > kVectorBytes / 2) return 1;
   const int64_t lanes = std::min<int64_t>(kVectorBytes / bytes, 8);
   return last.extent % lanes == 0 && elements >= lanes * limits.wanted_threads ? lanes : 1;
@@ -74,20 +75,20 @@ Stmt elements_of_vector(const LinearKernel& kernel, const VarMap& first, int64_t
 
 GpuRuleResult gpu_map(const TensorProgram& program, const GpuLimits& limits) {
   std::string why;
-  const auto kernel = make_linear_kernel(program, why, Results::kPairs);
+  const auto kernel = make_linear_kernel(program, why, Results::kPairs, Sizes::kOpen);
   if (!kernel) return Declined{why};
   Bounds bounds = kernel->bounds;
   int64_t elements = 1;
-  for (const OutputLoop& loop : kernel->loops) elements *= loop.extent;
+  for (const OutputLoop& loop : kernel->loops) elements *= typical_size(loop.size);
   const int64_t lanes = kernel->loops.empty() ? 1 : lanes_for(*kernel, elements, limits);
   FlatAxes outputs;
   for (const OutputLoop& loop : kernel->loops)
-    outputs.add(loop.var, &loop == &kernel->loops.back() ? loop.extent / lanes : loop.extent);
-  const int64_t threads = std::min(limits.threads, (outputs.extent + 31) / 32 * 32);
-  const int64_t blocks = (outputs.extent + threads - 1) / threads;
-  if (blocks > INT32_MAX) return Declined{"too many elements for a grid of blocks"};
-  const Var block = make_var("block");
-  bounds.set(block, 0, blocks - 1);
+    outputs.add(loop.var, &loop == &kernel->loops.back() && lanes > 1 ? Expr(loop.extent / lanes) : loop.size);
+  const int64_t wanted = as_int(outputs.size) ? (outputs.extent + 31) / 32 * 32 : limits.threads;
+  const int64_t threads = std::min(limits.threads, wanted);
+  if (!outputs.is_at_most(INT32_MAX, threads)) return Declined{"too many elements for a grid of blocks"};
+  const Expr blocks = outputs.tiles(threads);
+  const Var block = var_below("block", blocks, bounds);
   const Stmt body = thread_nest(
       "thread", 1, threads,
       [&](const Expr&, const Expr& thread) {
@@ -104,7 +105,7 @@ GpuRuleResult gpu_map(const TensorProgram& program, const GpuLimits& limits) {
         }
         if (const Expr inside = kernel->padded ? kernel->inside() : Expr(); inside)
           element = if_then(substitute(inside, at), element);
-        return blocks * threads == outputs.extent ? element : if_then(number < Expr(outputs.extent), element);
+        return outputs.has_whole(threads) ? element : if_then(number < outputs.size, element);
       },
       bounds);
   return gpu_program(program.name, *kernel, for_loop(block, 0, blocks, ForKind::kBlockX, body));

@@ -18,12 +18,15 @@ constexpr int64_t kTileRows = 16, kTileColumns = 8, kTileTerms = 16;  // of one 
 constexpr int64_t kVector = 8;  // neighbours that are fetched at once; rows in shared memory are so much longer
 constexpr int64_t kLeastSteps = 16, kMostThreads = 256;
 
-// A factor of bf16 that is converted to f32, as what it was; null for any other.
+// A factor of 16 bits that is converted to f32, as what it was; null for any other.
 Expr narrow_factor(const Expr& factor) {
-  if (factor->kind == ExprKind::kCast && factor->operands[0].dtype() == DType::kBF16) return factor->operands[0];
+  if (factor->kind == ExprKind::kCast) {
+    const DType dtype = factor->operands[0].dtype();
+    return dtype == DType::kBF16 || dtype == DType::kF16 ? factor->operands[0] : Expr();
+  }
   if (factor->kind != ExprKind::kSelect || !is_const_zero(factor->operands[2])) return {};
   const Expr inner = narrow_factor(factor->operands[1]);
-  return inner ? select(factor->operands[0], inner, const_of(DType::kBF16, 0)) : Expr();
+  return inner ? select(factor->operands[0], inner, const_of(inner.dtype(), 0)) : Expr();
 }
 
 class WarpProduct : ProductTile {
@@ -37,7 +40,8 @@ class WarpProduct : ProductTile {
     if (steps_.extent < kLeastSteps) return fmt::format("a sum of {} products is too short", steps_.extent);
     a_side_.factor = narrow_factor(factors_.a);
     b_side_.factor = narrow_factor(factors_.b);
-    if (!a_side_.factor || !b_side_.factor) return "the factors are not bf16";
+    if (!a_side_.factor || !b_side_.factor || a_side_.factor.dtype() != b_side_.factor.dtype())
+      return "the factors are not both bf16 or f16";
     const auto shape = [&](int64_t down, int64_t across) {
       down_ = down, across_ = across;
       a_side_.tile = kWarpsDown * kTileRows * down_;
@@ -108,7 +112,7 @@ class WarpProduct : ProductTile {
   int64_t piece_elements(const ProductOperand& side) const {
     return side.by_steps ? side.tile * (steps_of_piece_ + kVector) : steps_of_piece_ * (side.tile + kVector);
   }
-  int64_t shared_bytes() const { return dtype_bytes(DType::kBF16, piece_elements(a_side_) + piece_elements(b_side_)); }
+  int64_t shared_bytes() const { return dtype_bytes(dtype(), piece_elements(a_side_) + piece_elements(b_side_)); }
 
   // Vectors where what is read is one load of neighbours, all of them there or none.
   bool in_vectors(const ProductOperand& side) const {
@@ -125,11 +129,11 @@ class WarpProduct : ProductTile {
     of.moves = side.tile * steps_of_piece_ / of.lanes;
     of.rounds = (of.moves + num_threads() - 1) / num_threads();
     of.piece = make_buffer(
-        name, DType::kBF16,
+        name, dtype(),
         side.by_steps ? Shape{side.tile, steps_of_piece_ + kVector} : Shape{steps_of_piece_, side.tile + kVector},
         MemoryScope::kLocal);
-    of.next = make_buffer("next_" + name, DType::kBF16, {num_warps(), kWarpThreads, of.rounds * of.lanes},
-                          MemoryScope::kRegister);
+    of.next =
+        make_buffer("next_" + name, dtype(), {num_warps(), kWarpThreads, of.rounds * of.lanes}, MemoryScope::kRegister);
     return of;
   }
 
@@ -176,7 +180,7 @@ class WarpProduct : ProductTile {
       if (is_true(inside)) return move;
       // Zeros first, not in an `else`: there a lane may have one value alone, and would no longer stand in the index.
       const Stmt zeros = each("lane", ForKind::kUnrolled, of.lanes,
-                              [&](const Expr& lane) { return store(of.next, held(lane), const_of(DType::kBF16, 0)); });
+                              [&](const Expr& lane) { return store(of.next, held(lane), const_of(dtype(), 0)); });
       return seq({zeros, if_then(inside, move)});
     });
   }
@@ -217,7 +221,7 @@ class WarpProduct : ProductTile {
   }
 
   Stmt multiply(const Thread& thread) {
-    const TensorIntrinsic* intrinsic = find_intrinsic("cuda.mma.bf16");
+    const TensorIntrinsic* intrinsic = find_intrinsic(dtype() == DType::kF16 ? "cuda.mma.f16" : "cuda.mma.bf16");
     std::vector<Stmt> parts;
     for (int64_t first = 0; first < steps_of_piece_; first += kTileTerms) {
       const auto loop = [&](const char* name, ForKind kind, int64_t extent,
@@ -258,6 +262,7 @@ class WarpProduct : ProductTile {
     });
   }
 
+  DType dtype() const { return a_side_.factor.dtype(); }
   int64_t num_warps() const { return kWarpsDown * warps_across_; }
   int64_t num_threads() const { return num_warps() * kWarpThreads; }
 

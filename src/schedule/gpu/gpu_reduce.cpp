@@ -25,21 +25,21 @@ int64_t threads_for(int64_t steps, int64_t most) {
 
 GpuRuleResult gpu_reduce(const TensorProgram& program, const GpuLimits& limits) {
   std::string why;
-  const auto kernel = make_linear_kernel(program, why, Results::kPairs);
+  const auto kernel = make_linear_kernel(program, why, Results::kPairs, Sizes::kOpen);
   if (!kernel) return Declined{why};
   const std::vector<LinearReduction> reductions = all_reductions(*kernel);
   if (reductions.empty()) return Declined{"nothing is reduced"};
   FlatAxes outputs, steps;
-  for (const OutputLoop& loop : kernel->loops) outputs.add(loop.var, loop.extent);
-  for (const Axis& axis : kernel->reduce) steps.add(axis.var, *as_int(axis.extent));
+  for (const OutputLoop& loop : kernel->loops) outputs.add(loop.var, loop.size);
+  for (const Axis& axis : kernel->reduce) steps.add(axis.var, axis.extent);
   if (steps.extent < kLeastSteps)
     return Declined{fmt::format("a reduction of {} steps is no work for a block", steps.extent)};
   if (outputs.extent >= limits.wanted_threads)
     return Declined{fmt::format("{} outputs keep the device busy by themselves", outputs.extent)};
   const int64_t threads = threads_for(steps.extent, limits.threads);
   Bounds bounds = kernel->bounds;
-  const Var block = make_var("block");
-  bounds.set(block, 0, outputs.extent - 1);
+  if (!outputs.is_at_most(INT32_MAX)) return Declined{"too many outputs for a grid of blocks"};
+  const Var block = var_below("block", outputs.size, bounds);
   VarMap at;
   outputs.values_at(block, bounds, at);
   // Nothing is read or stored where a layout's blocks are filled up.
@@ -52,7 +52,7 @@ GpuRuleResult gpu_reduce(const TensorProgram& program, const GpuLimits& limits) 
   const Stmt body = reduction.build(bounds, [&](const VarMap& finished) {
     return with_results(*kernel, 1, [&](const StoreResults& store_at) { return store_at(finished, 0); });
   });
-  return gpu_program(program.name, *kernel, for_loop(block, 0, outputs.extent, ForKind::kBlockX, body));
+  return gpu_program(program.name, *kernel, for_loop(block, 0, outputs.size, ForKind::kBlockX, body));
 }
 
 }  // namespace tessera::inline schedule

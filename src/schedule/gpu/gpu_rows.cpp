@@ -61,8 +61,8 @@ class RowKernel {
     if (bytes_ > limits_.shared_bytes) return Declined{"a row does not fit in shared memory"};
     Stmt body = seq(std::move(parts));
     for (size_t i = shared_.size(); i-- > 0;) body = alloc(shared_[i], std::move(body));
-    body = for_loop(row_, 0, extents_.back(), ForKind::kBlockX, std::move(body));
-    body = for_loop(plane_, 0, planes_.extent, ForKind::kBlockY, std::move(body));
+    body = for_loop(row_, 0, sizes_.back(), ForKind::kBlockX, std::move(body));
+    body = for_loop(plane_, 0, planes_.size, ForKind::kBlockY, std::move(body));
     LoopProgram program;
     program.name = joined_.name;
     program.params = params_;
@@ -80,16 +80,11 @@ class RowKernel {
         if (value >= joined_.num_args) columns = std::max(columns, extent_of(*joined_.values[value].buffer, num_rows_));
     columns = std::max(columns, extent_of(result, num_rows_));
     if (columns == 1) return "rows are of one element";
-    for (size_t d = 0; d < num_rows_; ++d) {
-      extents_.push_back(extent_of(result, d));
-      if (extents_.back() < 1) return "a run decides about the number of rows";
-    }
-    row_ = make_var("row");
-    plane_ = make_var("plane");
-    bounds_.set(row_, 0, extents_.back() - 1);
-    for (size_t d = 0; d + 1 < num_rows_; ++d) planes_.add(make_var("p"), extents_[d]);
-    if (planes_.extent > kMostBlocksBeside) return "too many rows for a grid of blocks";
-    bounds_.set(plane_, 0, planes_.extent - 1);
+    sizes_.assign(result.shape.begin(), result.shape.end() - 1);
+    for (size_t d = 0; d + 1 < num_rows_; ++d) planes_.add(make_var("p"), sizes_[d]);
+    if (!planes_.is_at_most(kMostBlocksBeside)) return "too many rows for a grid of blocks";
+    row_ = var_below("row", sizes_.back(), bounds_);
+    plane_ = var_below("plane", planes_.size, bounds_);
     VarMap at;
     planes_.values_at(plane_, bounds_, at);
     for (const Axis& axis : planes_.axes) rows_at_.push_back(at.at(axis.var.get()));
@@ -99,11 +94,12 @@ class RowKernel {
     for (size_t v = 0; v < joined_.values.size(); ++v) {
       const Buffer& buffer = *joined_.values[v].buffer;
       if (v < joined_.num_args) {
-        params_.push_back(make_buffer(buffer.name, buffer.dtype, {Expr(elements_of(buffer))}));
+        params_.push_back(flat_memory(buffer));
         memory_.push_back(params_.back());
         continue;
       }
       if (buffer.shape.size() != num_rows_ + 1) return "what lies between two kernels has other axes";
+      if (!as_int(buffer.shape.back())) return "a run decides how long rows are";
       memory_.push_back(make_buffer("row_of_" + buffer.name, buffer.dtype, {Expr(extent_of(buffer, num_rows_))},
                                     MemoryScope::kLocal));
       shared_.push_back(memory_.back());
@@ -121,7 +117,7 @@ class RowKernel {
       if (member.args[p] >= joined_.num_args) inner.insert(p);
     std::string why;
     const TensorProgram own = with_rows_of_inner(member.program, inner, num_rows_);
-    auto kernel = make_linear_kernel(own, why, Results::kPairs);
+    auto kernel = make_linear_kernel(own, why, Results::kPairs, Sizes::kOpen);
     if (!kernel) return Declined{why};
     if (kernel->num_results() != 1 || kernel->padded || kernel->loops.size() != num_rows_ + 1)
       return Declined{"a kernel of another kind"};
@@ -140,9 +136,10 @@ class RowKernel {
     for_each_reduced_value(*kernel, rename);
     const Var column = kernel->loops.back().var;
     const int64_t columns = kernel->loops.back().extent;
+    if (columns == 0) return Declined{"a run decides how long rows are"};
     VarMap at;
     for (size_t d = 0; d < num_rows_; ++d) at[kernel->loops[d].var.get()] = rows_at_[d];
-    for (const auto& axis : kernel->reduce) bounds_.set(axis.var, 0, *as_int(axis.extent) - 1);
+    for (const auto& axis : kernel->reduce) bounds_.set(axis.var, kernel->bounds.of(axis.var.get()));
     const bool is_inner = member.args.back() >= joined_.num_args;
     const BufferPtr& out = memory_[member.args.back()];
     const auto store_at = [&](const Expr& place, const VarMap& finished) {
@@ -155,7 +152,7 @@ class RowKernel {
     if (reductions.empty()) return each_column(columns, [&](const Expr& place) { return store_at(place, at); });
     if (columns != 1) return Declined{"a kernel that sums and has columns"};
     FlatAxes steps;
-    for (const Axis& axis : kernel->reduce) steps.add(axis.var, *as_int(axis.extent));
+    for (const Axis& axis : kernel->reduce) steps.add(axis.var, axis.extent);
     const BlockReduction reduction{reductions, steps, threads_, at, const_int(DType::kBool, 1)};
     bytes_ += reduction.shared_bytes();
     return reduction.build(bounds_, [&](const VarMap& finished) { return store_at(Expr(0), finished); });
@@ -181,8 +178,8 @@ class RowKernel {
   const JoinedProgram& joined_;
   const GpuLimits& limits_;
   size_t num_rows_ = 0;
-  std::vector<int64_t> extents_;  // of the rows' axes
-  FlatAxes planes_;               // all of them but the last
+  std::vector<Expr> sizes_;  // of the rows' axes
+  FlatAxes planes_;          // all of them but the last
   Var row_, plane_;
   std::vector<Expr> rows_at_;  // a block's, by axis
   Bounds bounds_;
@@ -211,7 +208,7 @@ class RowJoiner {
     const Shape& shape = kernel.output().out->shape;
     if (shape.size() != rows.size() + 1 || kernel.num_results != 1) return false;
     for (size_t d = 0; d < rows.size(); ++d)
-      if (!as_int(shape[d]) || as_int(shape[d]) != as_int(rows[d])) return false;
+      if (!structurally_equal(shape[d], rows[d])) return false;
     if (!as_int(shape.back())) return false;
     const std::vector<BufferId>& args = planner_.args_of(call);
     for (size_t p = 0; p < kernel.params.size(); ++p) {
@@ -254,6 +251,7 @@ class RowJoiner {
           GpuRuleResult answer = gpu_rows(*chain.program, *limits(last));
           auto* program = std::get_if<LoopProgram>(&answer);
           if (!program) continue;
+          for (const SymbolRange& symbol : chain.context.symbols) program->symbols.push_back(symbol.var);
           calls = std::move(larger);
           inner = std::move(inside);
           best = std::move(chain);

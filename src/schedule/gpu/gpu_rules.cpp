@@ -8,7 +8,7 @@ namespace tessera::inline schedule {
 namespace {
 
 constexpr std::array kGpuRules = {
-    GpuRule{"gpu_mma", "products of bf16 on tensor cores", Numerics::kRounding, gpu_mma},
+    GpuRule{"gpu_mma", "products of bf16 and f16 on tensor cores", Numerics::kRounding, gpu_mma},
     GpuRule{"gpu_tile", "products in tiles: operands in shared memory, sums in registers", Numerics::kRounding,
             gpu_tile},
     GpuRule{"gpu_columns", "reductions across neighbours in memory by groups of threads", Numerics::kRounding,

@@ -22,7 +22,7 @@ struct GpuLimits {
   int64_t threads = 256;             // of a block; a power of two, at least 64
   int64_t shared_bytes = 32 << 10;   // of a block
   int64_t wanted_threads = 1 << 13;  // that keep a device busy
-  bool warp_products = false;        // tensor cores: products of bf16 by the threads of a warp
+  bool warp_products = false;        // tensor cores: products of bf16 and f16 by the threads of a warp
   int64_t multiprocessors = 32;      // that work at the same time
   int64_t sums_of_thread = 4;        // rows, and columns, of a product that a thread has in registers, at most
 };
@@ -49,8 +49,8 @@ std::variant<GpuAnswer, Declined> schedule_for_gpu(const TensorProgram& kernel, 
 
 // ---- the rules ----
 
-// Products of matrices and convolutions whose operands are bf16, on tensor cores: warps of a block multiply tiles of
-// the operands' pieces in shared memory, while the next pieces come to registers.
+// Products of matrices and convolutions whose operands are bf16 or f16, on tensor cores: warps of a block multiply
+// tiles of the operands' pieces in shared memory, while the next pieces come to registers.
 GpuRuleResult gpu_mma(const TensorProgram& kernel, const GpuLimits& limits);
 
 // Sums of products of two operands, each of which depends on output axes that the other does not: products of matrices,

@@ -43,7 +43,7 @@ class TiledProduct : ProductTile {
       sums_ = make_buffer("sums", kernel_.reduce_dtype,
                           {groups() * down().threads, across().threads, down().each, across().each},
                           MemoryScope::kRegister);
-      const int64_t pieces = (steps_.extent + kTileSteps * groups() - 1) / (kTileSteps * groups());
+      const Expr pieces = steps_.tiles(kTileSteps * groups());
       const Stmt steps = shape_.ahead ? steps_ahead(pieces) : steps_in_turn(pieces);
       return alloc(sums_, seq({clear(), steps, groups() > 1 ? join() : finish()}));
     });
@@ -96,7 +96,7 @@ class TiledProduct : ProductTile {
     return (piece * Expr(groups()) + thread.group) * Expr(kTileSteps);
   }
 
-  Stmt steps_in_turn(int64_t pieces) {
+  Stmt steps_in_turn(const Expr& pieces) {
     return serial_loop(
         "piece", pieces,
         [&](const Var& piece) {
@@ -110,7 +110,7 @@ class TiledProduct : ProductTile {
   }
 
   // Each piece comes to registers while threads multiply the one before it.
-  Stmt steps_ahead(int64_t pieces) {
+  Stmt steps_ahead(const Expr& pieces) {
     const auto registers_of = [&](const char* name, const BufferPtr& piece, const TileSide& side) {
       return make_buffer(name, piece->dtype, {groups() * down().threads, across().threads, shape_.rounds(side)},
                          MemoryScope::kRegister);
@@ -129,8 +129,8 @@ class TiledProduct : ProductTile {
               "put", [&](const Thread& thread) { return seq({put_one(side_a(), thread), put_one(side_b(), thread)}); });
           const Stmt sum = threads("sum", [&](const Thread& thread) {
             const Stmt product = multiply(thread);
-            if (pieces == 1) return product;
-            return seq({if_then(piece + Expr(1) < Expr(pieces), fetch(piece + Expr(1), thread)), product});
+            if (is_const_int(pieces, 1)) return product;
+            return seq({if_then(piece + Expr(1) < pieces, fetch(piece + Expr(1), thread)), product});
           });
           return alloc(a_, alloc(b_, seq({arrive, sum})));
         },
@@ -277,7 +277,7 @@ class TiledProduct : ProductTile {
 
 GpuRuleResult gpu_tile(const TensorProgram& program, const GpuLimits& limits) {
   std::string why;
-  const auto kernel = make_linear_kernel(program, why);
+  const auto kernel = make_linear_kernel(program, why, Results::kOne, Sizes::kOpen);
   if (!kernel) return Declined{why};
   if (kernel->combiner != Combiner::kSum) return Declined{"nothing is summed"};
   auto factors = factors_of(kernel->reduce_value);

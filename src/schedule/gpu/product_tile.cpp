@@ -56,16 +56,17 @@ std::string ProductTile::find_axes() {
   for (const OutputLoop& loop : kernel_.loops) {
     const bool of_a = in(factors_.a, loop), of_b = in(factors_.b, loop);
     FlatAxes& side = of_a == of_b ? batch_ : of_a ? a_side_.axes : b_side_.axes;
-    side.add(loop.var, loop.extent);
+    side.add(loop.var, loop.size);
   }
   const FlatAxes &rows = a_side_.axes, &columns = b_side_.axes;
   for (size_t axis = 0; axis < kernel_.logical.size(); ++axis) {
+    if (kernel_.extents[axis] == 0) continue;  // no layout's blocks fill it up
     const Expr inside = simplify(kernel_.logical[axis] < Expr(kernel_.extents[axis]), kernel_.bounds);
     if (is_true(inside)) continue;
     if (uses_any(inside, rows) && uses_any(inside, columns)) return "rows and columns share a padded axis";
     inside_.push_back(inside);
   }
-  for (const Axis& axis : kernel_.reduce) steps_.add(axis.var, *as_int(axis.extent));
+  for (const Axis& axis : kernel_.reduce) steps_.add(axis.var, axis.extent);
   if (rows.extent < kLeastSide || columns.extent < kLeastSide)
     return fmt::format("{} rows and {} columns are no work for a tile", rows.extent, columns.extent);
   const auto by_steps = [&](const Expr& factor, const FlatAxes& side, bool otherwise) {
@@ -78,21 +79,23 @@ std::string ProductTile::find_axes() {
   return {};
 }
 
-bool ProductTile::fits_grid() const { return row_tiles() <= kMostBlocksBeside && batch_.extent <= kMostBlocksBeside; }
+bool ProductTile::fits_grid() const {
+  return a_side_.axes.is_at_most(kMostBlocksBeside, a_side_.tile) && batch_.is_at_most(kMostBlocksBeside) &&
+         b_side_.axes.is_at_most(INT32_MAX, b_side_.tile);
+}
 
 Stmt ProductTile::in_blocks(const std::function<Stmt()>& make) {
-  const Var row_tile = make_var("row_tile"), column_tile = make_var("column_tile"), plane = make_var("plane");
   bounds_ = kernel_.bounds;
-  bounds_.set(row_tile, 0, row_tiles() - 1);
-  bounds_.set(column_tile, 0, column_tiles() - 1);
-  bounds_.set(plane, 0, batch_.extent - 1);
+  const Expr rows = a_side_.axes.tiles(a_side_.tile), columns = b_side_.axes.tiles(b_side_.tile);
+  const Var row_tile = var_below("row_tile", rows, bounds_), column_tile = var_below("column_tile", columns, bounds_);
+  const Var plane = var_below("plane", batch_.size, bounds_);
   a_side_.first = row_tile * Expr(a_side_.tile);
   b_side_.first = column_tile * Expr(b_side_.tile);
   batch_.values_at(plane, bounds_, plane_);
   Stmt body = make();
-  body = for_loop(column_tile, 0, column_tiles(), ForKind::kBlockX, body);
-  body = for_loop(row_tile, 0, row_tiles(), ForKind::kBlockY, body);
-  return for_loop(plane, 0, batch_.extent, ForKind::kBlockZ, body);
+  body = for_loop(column_tile, 0, columns, ForKind::kBlockX, body);
+  body = for_loop(row_tile, 0, rows, ForKind::kBlockY, body);
+  return for_loop(plane, 0, batch_.size, ForKind::kBlockZ, body);
 }
 
 ProductTile::Read ProductTile::read(const ProductOperand& side, const Expr& value, const Expr& place, const Expr& step,
@@ -102,8 +105,8 @@ ProductTile::Read ProductTile::read(const ProductOperand& side, const Expr& valu
   side.axes.values_at(whole, bounds_, at);
   steps_.values_at(step, bounds_, at);
   Expr inside = const_int(DType::kBool, 1);
-  if (side.axes.extent % side.tile != 0) inside = logical_and(inside, whole < Expr(side.axes.extent));
-  if (steps_.extent % multiple != 0) inside = logical_and(inside, step < Expr(steps_.extent));
+  if (!side.axes.has_whole(side.tile)) inside = logical_and(inside, whole < side.axes.size);
+  if (!steps_.has_whole(multiple)) inside = logical_and(inside, step < steps_.size);
   // Nothing lies where a layout's blocks are filled up.
   for (const Expr& condition : inside_)
     if (uses_any(condition, side.axes) || uses_any(condition, batch_))
@@ -117,8 +120,8 @@ Stmt ProductTile::store_results(const Expr& row_of_tile, const Expr& column_of_t
   a_side_.axes.values_at(row, bounds_, at);
   b_side_.axes.values_at(column, bounds_, at);
   Expr inside = const_int(DType::kBool, 1);
-  if (a_side_.axes.extent % a_side_.tile != 0) inside = logical_and(inside, row < Expr(a_side_.axes.extent));
-  if (b_side_.axes.extent % b_side_.tile != 0) inside = logical_and(inside, column < Expr(b_side_.axes.extent));
+  if (!a_side_.axes.has_whole(a_side_.tile)) inside = logical_and(inside, row < a_side_.axes.size);
+  if (!b_side_.axes.has_whole(b_side_.tile)) inside = logical_and(inside, column < b_side_.axes.size);
   for (const Expr& condition : inside_) inside = logical_and(inside, substitute(condition, at));
   VarMap finished = at;
   finished[kernel_.result_var.get()] = sum;

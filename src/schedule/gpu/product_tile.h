@@ -38,6 +38,7 @@ class ProductTile {
  protected:
   // Finds the axes. The reason why tiles are no way to compute the kernel; empty when they are.
   std::string find_axes();
+  // As FlatAxes::extent: to choose by.
   int64_t row_tiles() const { return (a_side_.axes.extent + a_side_.tile - 1) / a_side_.tile; }
   int64_t column_tiles() const { return (b_side_.axes.extent + b_side_.tile - 1) / b_side_.tile; }
   bool fits_grid() const;

@@ -10,32 +10,39 @@
 namespace tessera::inline schedule {
 namespace {
 
-int64_t product(const std::vector<int64_t>& dims) {
-  int64_t count = 1;
-  for (int64_t dim : dims) count *= dim;
+Expr flat_index(const std::vector<Expr>& index, const Shape& dims) {
+  Expr flat = 0;
+  for (size_t i = 0; i < dims.size(); ++i) flat = flat * dims[i] + index[i];
+  return flat;
+}
+
+Expr elements_in(const Shape& dims) {
+  Expr count = 1;
+  for (const Expr& dim : dims) count = count * dim;
   return count;
 }
 
-Expr flat_index(const std::vector<Expr>& index, const std::vector<int64_t>& dims) {
-  Expr flat = 0;
-  for (size_t i = 0; i < dims.size(); ++i) flat = flat * Expr(dims[i]) + index[i];
-  return flat;
+// Of a variable from 0 to below the size.
+Interval places_of(const Expr& size) {
+  const auto most = as_int(size) ? as_int(size) : size_range(size).hi;
+  return {0, most ? std::optional(*most - 1) : std::nullopt};
 }
 
 struct Flattener {
   struct Entry {
     BufferPtr flat;
     Layout layout;
-    std::vector<int64_t> dims;
+    Shape dims;
   };
+  Sizes sizes = Sizes::kFixed;
   std::unordered_map<const Buffer*, Entry> entries;
 
-  // Empty when the shape is not static.
+  // Empty when the shape is not static and has to be.
   BufferPtr add(const BufferPtr& logical, const Layout& layout) {
-    const auto dims = static_dims(physical_shape(logical->shape, layout));
-    if (!dims) return nullptr;
-    const BufferPtr flat = make_buffer(logical->name, logical->dtype, {product(*dims)});
-    entries[logical.get()] = {flat, layout, *dims};
+    const Shape dims = physical_shape(logical->shape, layout);
+    if (sizes == Sizes::kFixed && !static_dims(dims)) return nullptr;
+    const BufferPtr flat = make_buffer(logical->name, logical->dtype, {elements_in(dims)});
+    entries[logical.get()] = {flat, layout, dims};
     return flat;
   }
 
@@ -104,9 +111,10 @@ Expr LinearKernel::inside() const {
   return is_true(condition) ? Expr() : condition;
 }
 
-std::optional<LinearKernel> make_linear_kernel(const TensorProgram& program, std::string& why, Results results) {
+std::optional<LinearKernel> make_linear_kernel(const TensorProgram& program, std::string& why, Results results,
+                                               Sizes sizes) {
   LinearKernel kernel;
-  Flattener flattener;
+  Flattener flattener{sizes, {}};
   for (const TensorParam& param : program.params) {
     kernel.params.push_back(flattener.add(param.buffer, param.layout));
     kernel.param_block.push_back(param.layout.inner_block().block);
@@ -140,10 +148,12 @@ std::optional<LinearKernel> make_linear_kernel(const TensorProgram& program, std
   }
 
   // One loop per physical dimension.
-  kernel.extents = *static_dims(output.out->shape);
-  if (product(kernel.extents) == 0) {
-    why = "the output is empty";
-    return std::nullopt;
+  for (const Expr& extent : output.out->shape) {
+    if (is_const_int(extent, 0)) {
+      why = "the output is empty";
+      return std::nullopt;
+    }
+    kernel.extents.push_back(as_int(extent).value_or(0));
   }
   Layout layout = output.layout;
   if (layout.row_major())
@@ -152,9 +162,14 @@ std::optional<LinearKernel> make_linear_kernel(const TensorProgram& program, std
   for (size_t i = 0; i < layout.dims.size(); ++i) {
     const LayoutDim& dim = layout.dims[i];
     OutputLoop loop;
-    loop.extent = *as_int(physical[i]);
+    loop.extent = as_int(physical[i]).value_or(0);
+    loop.size = physical[i];
     loop.axis = dim.axis;
     loop.part = dim.part;
+    if (loop.extent == 0 && dim.part != LayoutDim::Part::kWhole) {
+      why = "a run decides how many blocks an axis of the output has";
+      return std::nullopt;
+    }
     const char* suffix = dim.part == LayoutDim::Part::kQuotient    ? "b"
                          : dim.part == LayoutDim::Part::kRemainder ? "l"
                                                                    : "";
@@ -162,9 +177,7 @@ std::optional<LinearKernel> make_linear_kernel(const TensorProgram& program, std
     kernel.loops.push_back(loop);
   }
   int64_t stride = 1;
-  std::vector<int64_t> physical_extents;
-  for (const OutputLoop& loop : kernel.loops) physical_extents.push_back(loop.extent);
-  for (size_t i = kernel.loops.size(); i-- > 0; stride *= physical_extents[i]) kernel.loops[i].stride = stride;
+  for (size_t i = kernel.loops.size(); i-- > 0; stride *= kernel.loops[i].extent) kernel.loops[i].stride = stride;
   // Of a window the loops are shorter, and begin at its base.
   std::vector<Expr> bases(kernel.loops.size(), Expr(0));
   for (const Window& window : program.windows) {
@@ -176,10 +189,11 @@ std::optional<LinearKernel> make_linear_kernel(const TensorProgram& program, std
         return std::nullopt;
       }
       kernel.loops[i].extent = window.extent;
+      kernel.loops[i].size = Expr(window.extent);
       bases[i] = window.base * Expr(window.step);
     }
   }
-  for (const OutputLoop& loop : kernel.loops) kernel.bounds.set(loop.var, 0, loop.extent - 1);
+  for (const OutputLoop& loop : kernel.loops) kernel.bounds.set(loop.var, places_of(loop.size));
   for (size_t axis = 0; axis < kernel.extents.size(); ++axis) {
     Expr index = 0;
     int64_t reach = 1;
@@ -190,12 +204,12 @@ std::optional<LinearKernel> make_linear_kernel(const TensorProgram& program, std
       index = index + (bases[i] + kernel.loops[i].var) * Expr(block);
       reach += (kernel.loops[i].extent - 1) * block;
     }
-    kernel.padded |= reach > kernel.extents[axis];
+    kernel.padded |= kernel.extents[axis] > 0 && reach > kernel.extents[axis];
     kernel.logical.push_back(index);
   }
   std::vector<Expr> loop_vars;
   for (size_t i = 0; i < kernel.loops.size(); ++i) loop_vars.push_back(bases[i] + kernel.loops[i].var);
-  kernel.out_index = simplify(flat_index(loop_vars, physical_extents), kernel.bounds);
+  kernel.out_index = simplify(flat_index(loop_vars, physical), kernel.bounds);
 
   const auto to_loops = [&](const Body& body) {
     VarMap map;
@@ -210,12 +224,11 @@ std::optional<LinearKernel> make_linear_kernel(const TensorProgram& program, std
     VarMap map = to_loops(body);
     for (size_t i = 0; i < body.reduce_axes.size(); ++i) map[body.reduce_axes[i].var.get()] = kernel.reduce[i].var;
     for (const Axis& axis : kernel.reduce) {
-      const auto extent = as_int(axis.extent);
-      if (!extent || *extent == 0) {
+      if (is_const_int(axis.extent, 0) || (sizes == Sizes::kFixed && !as_int(axis.extent))) {
         why = "a reduced axis is empty or not fixed";
         return std::nullopt;
       }
-      kernel.bounds.set(axis.var, 0, *extent - 1);
+      kernel.bounds.set(axis.var, places_of(axis.extent));
     }
     auto pair = reads_reduction(*reduction, reductions) ? place_of_extremum(reductions, r) : std::nullopt;
     if (reads_reduction(*reduction, reductions) && (!pair || results != Results::kPairs || r == 0)) {

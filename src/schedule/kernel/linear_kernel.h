@@ -17,10 +17,11 @@ namespace tessera::inline schedule {
 // One loop of the output: a whole logical axis, or the quotient or remainder part of a blocked one.
 struct OutputLoop {
   Var var;
-  int64_t extent = 1;
+  int64_t extent = 1;  // 0: a run decides about it
   int axis = 0;
   LayoutDim::Part part = LayoutDim::Part::kWhole;
-  int64_t stride = 0;  // elements of the output per step
+  int64_t stride = 0;  // elements of the output per step; 0: a run decides about them
+  Expr size = {};      // the extent in any case; null where a rule makes loops of its own
 };
 
 // A further result, stored at the index of the first one. In terms of the output's loops, or of results of reductions.
@@ -40,14 +41,15 @@ struct LinearReduction {
   std::optional<ExtremumPlace> pair = {};
 };
 
-// REQUIRES (make_linear_kernel): static shapes, reductions and epilogues, no zero-sized output.
+// REQUIRES (make_linear_kernel): static shapes, or what the caller can do with; reductions and epilogues, no zero-sized
+// output.
 struct LinearKernel {
   std::vector<BufferPtr> params;     // one-dimensional; kernel parameters, then the results
   std::vector<int64_t> param_block;  // the layout's inner block of each parameter; 1 when row-major
   std::vector<OperandKind> kinds;    // of each parameter; of results kActivation
   std::vector<OutputLoop> loops;     // one per physical dimension of the output, outermost first
   std::vector<Expr> logical;         // the output's logical index in terms of the loops
-  std::vector<int64_t> extents;      // of the logical axes
+  std::vector<int64_t> extents;      // of the logical axes; 0: a run decides about it
   Expr out_index;                    // flat
   bool padded = false;               // some loop values lie beyond the logical extents
   Expr value;                        // injective value, or the epilogue with `result_var` for the reduction
@@ -71,9 +73,11 @@ struct LinearKernel {
 // What the caller can do with: several results and reductions, or also such as are the places of others' extrema.
 enum class Results : uint8_t { kOne, kSeveral, kPairs };
 
+enum class Sizes : uint8_t { kFixed, kOpen };
+
 // Empty with a reason in `why` when the kernel does not meet the requirements, or is not what the caller can do with.
 std::optional<LinearKernel> make_linear_kernel(const TensorProgram& program, std::string& why,
-                                               Results results = Results::kOne);
+                                               Results results = Results::kOne, Sizes sizes = Sizes::kFixed);
 // The same of a kernel that reduces, whose output has no padding.
 std::optional<LinearKernel> make_flat_reduction(const TensorProgram& program, std::string& why,
                                                 Results results = Results::kOne);

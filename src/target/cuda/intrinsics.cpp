@@ -26,6 +26,25 @@ intrinsic "cuda.mma.bf16" {
   shape [16, 8]
   code warp_product
 }
+intrinsic "cuda.mma.f16" {
+  doc "mma.sync: a thread's part of tiles of 16 x 8 sums of products of f16, 16 steps"
+  pattern kernel @product<I, J, A, B, C, ai, ar, ak, bj, bc, bk, ci, cj>(a: f16[A], b: f16[B]) -> (c: f32[C]) {
+    unrolled for i in 0..I { unrolled for j in 0..J { unrolled for h in 0..2 { unrolled for l in 0..2 {
+    for k in 0..16 {
+      c[(((i * ci) + (j * cj)) + ((h * 2) + l))] =
+        fma(cast:f32(a[(((i * ai) + (h * ar)) + (k * ak))]), cast:f32(b[(((j * bj) + (l * bc)) + (k * bk))]),
+            c[(((i * ci) + (j * cj)) + ((h * 2) + l))])
+    } } } } }
+  }
+  exactly
+  register c
+  memory a, b
+  range I 1..8
+  range J 1..8
+  open A, B, C
+  shape [16, 8]
+  code warp_product
+}
 )text"};
 
 }  // namespace tessera::inline target
