@@ -60,18 +60,18 @@ class Zoo:
         self.outputs.pop()
         return name
 
-    def attention(self, queries, keys, depth, out, mask="none"):
-        """Heads of 2 x 3; the mask is "none", "rows" (an input), "heads" (an input of columns) or "causal" (a constant)."""
-        scores = self.inner("MatMul", self.operand(2, 3, queries, depth), self.operand(2, 3, depth, keys))
+    def attention(self, queries, keys, depth, out, mask="none", batch=2, heads=3):
+        """The mask is "none", "rows" (an input), "heads" (an input of columns) or "causal" (a constant)."""
+        scores = self.inner("MatMul", self.operand(batch, heads, queries, depth), self.operand(batch, heads, depth, keys))
         scores = self.inner("Mul", scores, self.constant(np.array(0.3, np.float32)))
         if mask == "rows":
             scores = self.inner("Add", scores, self.operand(queries, keys))
         elif mask == "heads":
-            scores = self.inner("Add", scores, self.operand(2, 1, 1, keys))
+            scores = self.inner("Add", scores, self.operand(batch, 1, 1, keys))
         elif mask == "causal":
             hidden = np.arange(keys) > np.arange(queries)[:, None] + max(keys - queries, 0)
             scores = self.inner("Add", scores, self.constant(np.where(hidden, -np.inf, 0).astype(np.float32)))
-        self.add("MatMul", self.inner("Softmax", scores, axis=-1), self.operand(2, 3, keys, out))
+        self.add("MatMul", self.inner("Softmax", scores, axis=-1), self.operand(batch, heads, keys, out))
 
     def names(self):
         """The nodes that give the outputs."""

@@ -47,8 +47,7 @@ def operators(seed):
     z.add("ReduceMax", z.operand(3, 70), axes=[1])
     z.add("Softmax", z.operand(2, 80))
     z.add("Mul", z.operand(5, 1, 3), z.operand(7, 1))
-    z.attention(9, 21, 5, 7, "rows")
-    z.attention(35, 35, 8, 8, "causal")
+    z.attention(9, 21, 5, 7, "rows", batch=1, heads=1)
     return z
 
 
