@@ -11,7 +11,8 @@ import numpy as np
 from tessera import graph
 
 
-def gpt(layers=2, width=64, heads=4, length=16, batch=4, words=96, seed=0):
+def gpt(layers=2, width=64, heads=4, length=16, batch=4, words=96, seed=0, tied=False, dropout=0.0):
+    """`tied`: scores are products with the embedding; `dropout`: of what is added to the stream."""
     random = np.random.default_rng(seed)
     g = graph.Graph("gpt")
 
@@ -31,17 +32,23 @@ def gpt(layers=2, width=64, heads=4, length=16, batch=4, words=96, seed=0):
     tokens = g.input("tokens", np.int64, (batch, length))
     positions = g.constant((0.1 * random.standard_normal((length, width))).astype(np.float32), name="positions")
     mask = g.constant(np.tril(np.ones((1, 1, length, length), bool)), name="mask")
-    x = graph.add(graph.gather(weight("words", words, width), tokens, axis=0), positions)
+    embedding = weight("words", words, width)
+    x = graph.add(graph.gather(embedding, tokens, axis=0), positions)
+
+    def added(x, y):
+        return graph.add(x, graph.dropout(y, ratio=dropout) if dropout else y)
+
     for i in range(layers):
         name = f"block{i}"
         y = norm(x, name + ".norm1")
         q, k, v = (of_heads(y, f"{name}.{part}") for part in ("query", "key", "value"))
         y = graph.attention(q, k, v, mask, scale=float((width // heads) ** -0.5))
         y = graph.reshape(graph.transpose(y, perm=[0, 2, 1, 3]), shape=[batch, length, width])
-        x = graph.add(x, graph.matmul(y, weight(name + ".project", width, width)))
+        x = added(x, graph.matmul(y, weight(name + ".project", width, width)))
         y = graph.gelu(graph.matmul(norm(x, name + ".norm2"), weight(name + ".up", width, 4 * width)))
-        x = graph.add(x, graph.matmul(y, weight(name + ".down", 4 * width, width)))
-    g.output("scores", graph.matmul(norm(x, "norm"), weight("head", width, words)))
+        x = added(x, graph.matmul(y, weight(name + ".down", 4 * width, width)))
+    x = norm(x, "norm")
+    g.output("scores", graph.matmul(x, embedding, transpose_b=True) if tied else graph.matmul(x, weight("head", width, words)))
     return g
 
 

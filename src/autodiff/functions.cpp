@@ -101,9 +101,10 @@ class Derived {
   std::vector<ValueId> inputs_, further_;
 };
 
-std::vector<ValueId> real_outputs(const Graph& graph) {
+// Of the first so many own outputs.
+std::vector<ValueId> real_outputs(const Graph& graph, size_t first = std::numeric_limits<size_t>::max()) {
   std::vector<ValueId> values;
-  for (size_t i = 0; i < graph.num_own_outputs(); ++i)
+  for (size_t i = 0; i < std::min(first, graph.num_own_outputs()); ++i)
     if (is_real(graph.type(graph.outputs[i]).dtype)) values.push_back(graph.outputs[i]);
   return values;
 }
@@ -216,9 +217,9 @@ Graph gradients_alone(const Graph& graph, size_t output, const std::vector<size_
   return needed_part(with);
 }
 
-Graph vector_jacobian(const Graph& graph, const std::vector<size_t>& wrt, const OpTable& ops) {
+Graph vector_jacobian(const Graph& graph, const std::vector<size_t>& wrt, const OpTable& ops, size_t outputs_wanted) {
   Derived derived(graph, ops);
-  const std::vector<ValueId> results = real_outputs(graph), values = inputs_at(graph, wrt);
+  const std::vector<ValueId> results = real_outputs(graph, outputs_wanted), values = inputs_at(graph, wrt);
   std::vector<std::pair<std::string, TensorType>> more;
   for (const ValueId v : results) more.emplace_back(graph.value(v).name + ".cotangent", graph.type(v));
   derived.add_inputs(more);

@@ -7,6 +7,7 @@
 // order. UserError TSR-2072 where derivatives pass operators that have none; all are named.
 #pragma once
 
+#include <limits>
 #include <vector>
 
 #include "graph/graph.h"
@@ -21,7 +22,9 @@ Graph value_and_gradients(const Graph& graph, size_t output, const std::vector<s
 Graph gradients_alone(const Graph& graph, size_t output, const std::vector<size_t>& wrt, const OpTable& ops);
 
 // J' g: further inputs "NAME.cotangent", one for each own output of a real type; further outputs "NAME.gradient".
-Graph vector_jacobian(const Graph& graph, const std::vector<size_t>& wrt, const OpTable& ops);
+// `outputs`: of the first so many own outputs alone; the others have none, and nothing is derived from them.
+Graph vector_jacobian(const Graph& graph, const std::vector<size_t>& wrt, const OpTable& ops,
+                      size_t outputs = std::numeric_limits<size_t>::max());
 // J t: further inputs "NAME.tangent", one for each of `wrt`; further outputs "NAME.tangent", one for each own output of
 // a real type.
 Graph jacobian_vector(const Graph& graph, const std::vector<size_t>& wrt, const OpTable& ops);

@@ -182,8 +182,7 @@ class Planner {
   CutPlace place_at(int64_t node) const {
     for (CutPlace& place : cut_places(forward_.graph, forward_.num_batched, forward_.graph.nodes().size()))
       if (place.node == node) return place;
-    refuse(fmt::format("a cut before node {}, which divides a parameter's readers or nothing", node),
-           "cuts of 'tessera parallelize'");
+    refuse(fmt::format("a cut before node {}, which divides nothing", node), "cuts of 'tessera parallelize'");
   }
 
   StageCost stage_cost(const std::vector<int64_t>& cuts, int64_t stage) const {
@@ -193,7 +192,7 @@ class Planner {
     TrainingStep made = training_step(model_, training, standard_ops());
     StageCost cost;
     for (const PlacedState& state : made.placed)
-      if (state.stage == stage &&
+      if (std::find(state.stages.begin(), state.stages.end(), stage) != state.stages.end() &&
           std::find(made.parameters.begin(), made.parameters.end(), state.name) != made.parameters.end())
         cost.parameter_bytes += dtype_bytes(state.type.dtype, state.type.num_elements());
     const DriverOptions options = plain(compile_);

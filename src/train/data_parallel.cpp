@@ -25,8 +25,14 @@ constexpr const char* kAxis = "data";
 
 class Sharing {
  public:
-  Sharing(const Graph& step, size_t num_batched, size_t num_alike, const DataParallel& how, const OpTable& ops)
-      : step_(step), num_batched_(num_batched), num_alike_(num_alike), how_(how), ops_(ops) {}
+  Sharing(const Graph& step, size_t num_batched, size_t num_statistics, const DataParallel& how, const OpTable& ops,
+          std::ptrdiff_t part)
+      : step_(step),
+        num_batched_(num_batched),
+        num_statistics_(num_statistics),
+        how_(how),
+        ops_(ops),
+        part_(part < 0 ? -1 : step.inputs[static_cast<size_t>(part)]) {}
 
   Graph run() { return how_.leaves > 0 ? gathered() : reduced(); }
 
@@ -35,7 +41,7 @@ class Sharing {
   const TensorType& type_of(size_t result) const { return step_.type(step_.outputs[result]); }
 
   // Of gradients, each rank's part is all that it needs.
-  bool is_cut(size_t result) const { return how_.is_cut() && result > kCount + num_alike_; }
+  bool is_cut(size_t result) const { return how_.is_cut() && result > kCount + num_statistics_; }
 
   ValueId shared(const GraphOps& o, const char* op, ValueId operand, size_t result, const char* kind = nullptr) const {
     o.builder.set_loc(fmt::format("{} {}", op, name_of(result)));
@@ -48,11 +54,11 @@ class Sharing {
 
   // One part a rank.
   Graph reduced() const {
-    Graph graph = step_;
+    Graph graph = part_ < 0 ? step_ : of_one_part(how_.rank);
     GraphBuilder builder(graph);
     const GraphOps o{builder, ops_};
     for (size_t r = 0; r < step_.outputs.size(); ++r) {
-      if (r > kCount && r <= kCount + num_alike_) continue;
+      if (r > kCount && r <= kCount + num_statistics_) continue;
       const bool scatters = is_cut(r) && how_.zero > 1;
       const Shards shards(o, how_);
       const ValueId part = scatters ? shards.row(graph.outputs[r]) : graph.outputs[r];
@@ -60,6 +66,21 @@ class Sharing {
       if (is_cut(r) && !scatters) sum = shards.own(shards.row(sum));
       give(graph, r, mean(o, sum, r));
     }
+    return graph;
+  }
+
+  // The step of a part of this number.
+  Graph of_one_part(int64_t number) const {
+    Graph graph;
+    graph.copy_header(step_);
+    GraphBuilder builder(graph);
+    builder.set_loc("training.part");
+    std::vector<ValueId> map(step_.values().size(), -1);
+    for (const ValueId input : step_.inputs)
+      if (input != part_) map[static_cast<size_t>(input)] = graph.add_input(step_.value(input).name, step_.type(input));
+    map[static_cast<size_t>(part_)] = GraphOps{builder, ops_}.integer(number);
+    append_nodes(graph, step_, map);
+    for (const ValueId output : step_.outputs) graph.outputs.push_back(map[static_cast<size_t>(output)]);
     return graph;
   }
 
@@ -90,13 +111,16 @@ class Sharing {
     auto body = std::make_shared<Graph>();
     body->name = "part";
     body->symbols = step_.symbols;
-    body->add_input("part", TensorType{DType::kI64, {}, {}});
+    const ValueId own = body->add_input("part", TensorType{DType::kI64, {}, {}});  // of this rank's
     std::vector<ValueId> map(step_.values().size(), -1);
     for (const ValueId input : step_.inputs)
-      map[static_cast<size_t>(input)] = body->add_input(step_.value(input).name, step_.type(input));
-    append_nodes(*body, step_, map);
+      if (input != part_) map[static_cast<size_t>(input)] = body->add_input(step_.value(input).name, step_.type(input));
     GraphBuilder builder(*body);
     const GraphOps o{builder, ops_};
+    builder.set_loc("training.part");
+    if (part_ >= 0)  // DataParallel::part()
+      map[static_cast<size_t>(part_)] = o.add(o.mul(own, o.integer(how_.ranks)), o.integer(how_.rank));
+    append_nodes(*body, step_, map);
     for (size_t r = 0; r < step_.outputs.size(); ++r) {
       const ValueId own = map[static_cast<size_t>(step_.outputs[r])];
       if (is_cut(r)) {
@@ -117,6 +141,7 @@ class Sharing {
     std::vector<ValueId> operands;
     const int64_t parts = how_.parts_of_rank();
     for (size_t i = 0; i < step_.inputs.size(); ++i) {
+      if (step_.inputs[i] == part_) continue;
       TensorType type = step_.type(step_.inputs[i]);
       const bool is_batched = i < num_batched_;
       const Shape part = type.shape;
@@ -159,9 +184,10 @@ class Sharing {
   }
 
   const Graph& step_;
-  const size_t num_batched_, num_alike_;
+  const size_t num_batched_, num_statistics_;
   const DataParallel& how_;
   const OpTable& ops_;
+  const ValueId part_;  // the input that is its number; -1: none
 };
 
 }  // namespace
@@ -177,7 +203,7 @@ void check_data_parallel(const DataParallel& how) {
   if (how.pipeline.is_used() && how.leaves > 0 && how.ranks > 1 && (micro_batches & (micro_batches - 1)) != 0)
     refuse(fmt::format("leaves of {} micro-batches of several ranks", micro_batches),
            "a power of two of micro-batches, whose sum is a part of the tree");
-  if (how.pipeline.is_used() && how.zero > 0) refuse("zero of a pipeline", "zero = 0");
+  if (how.pipeline.is_used() && how.zero > 2) refuse("zero = 3 of a pipeline", "zero = 0, 1 or 2");
   if (how.zero < 0 || how.zero > 3) refuse(fmt::format("zero = {}", how.zero), "0, or a stage from 1 to 3");
 }
 
@@ -202,11 +228,10 @@ ValueId PartTree::sum() const {
   return sum;
 }
 
-Graph share_batch(const Graph& step, size_t num_batched, size_t num_alike, const DataParallel& how,
-                  const OpTable& ops) {
+Graph share_batch(const Graph& step, size_t num_batched, size_t num_statistics, const DataParallel& how,
+                  const OpTable& ops, std::ptrdiff_t part) {
   check_data_parallel(how);
-  check(num_alike == 0 || how.leaves == 0, "results of leaves that all ranks have alike");
-  return how.is_used() ? Sharing(step, num_batched, num_alike, how, ops).run() : step;
+  return how.is_used() ? Sharing(step, num_batched, num_statistics, how, ops, part).run() : step;
 }
 
 ValueId collective(const GraphOps& o, const char* op, ValueId v, const DataParallel& how, const char* kind,

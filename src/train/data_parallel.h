@@ -15,6 +15,7 @@
 // sums, and, of leaves, the parts of each leaf's gradients that are another rank's.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <string>
 #include <utility>
@@ -49,8 +50,11 @@ struct DataParallel {
 // UserError TSR-2085 where `leaves` is no multiple of `ranks`, or not as many as a pipeline's micro-batches, `zero` no
 // stage, or a batched input has no samples along dimension 0; TSR-2086 of a pipeline.
 void check_data_parallel(const DataParallel& how);
-// `num_alike`: so many results behind the first two are the same on all ranks already. REQUIRES: 0 with leaves.
-Graph share_batch(const Graph& step, size_t num_batched, size_t num_alike, const DataParallel& how, const OpTable& ops);
+// `num_statistics`: so many results behind the first two follow what a part sees (batch normalisations). Without leaves
+// they are the same on all ranks already; those of leaves are averaged, as gradients are.
+// `part`: the place of an input that is the number of a part, i64[], which the answer does not have; -1: none.
+Graph share_batch(const Graph& step, size_t num_batched, size_t num_statistics, const DataParallel& how,
+                  const OpTable& ops, std::ptrdiff_t part = -1);
 
 // The collective `op` ("all_reduce", "all_gather", ...) of all ranks; of those that combine, `kind` says how ("sum").
 // `along`: of a pipeline's mesh "data=2,stage=2"; else all ranks are along "data".

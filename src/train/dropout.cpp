@@ -50,18 +50,21 @@ bool is_dropout(const Node& node) {
 
 constexpr int64_t kOfIterations = 0x9e3779b1;  // so that iterations of one step are not those of the next
 
-// With one more input at the end, the number of the step. `counts`: input 0 is the number of an iteration.
-Graph with_dropouts(const Graph& region, const OpTable& ops, bool counts, DropoutNumbers& numbers) {
+// With inputs more at the end: the number of the step and, where the batch has parts, of the part. `counts`: input 0 is
+// the number of an iteration.
+Graph with_dropouts(const Graph& region, const OpTable& ops, bool counts, bool has_parts, DropoutNumbers& numbers) {
   Graph result;
   result.copy_header(region);
   std::vector<ValueId> map(region.values().size(), -1);
   for (const ValueId input : region.inputs)
     map[static_cast<size_t>(input)] = result.add_input(region.value(input).name, region.type(input));
-  ValueId step = result.add_input(result.unique_name("training.step"), {DType::kI64, {}, {}});
+  DropoutPlace at;
+  at.step = result.add_input(result.unique_name("training.step"), {DType::kI64, {}, {}});
+  if (has_parts) at.part = result.add_input(result.unique_name("training.part"), {DType::kI64, {}, {}});
   GraphBuilder builder(result);
   const GraphOps o{builder, ops};
   if (counts)
-    step = o.add(o.mul(o.plus(step, 1), o.integer(kOfIterations)), map[static_cast<size_t>(region.inputs[0])]);
+    at.step = o.add(o.mul(o.plus(at.step, 1), o.integer(kOfIterations)), map[static_cast<size_t>(region.inputs[0])]);
   for (const Node& node : region.nodes()) {
     std::vector<ValueId> operands;
     for (const ValueId input : node.inputs) operands.push_back(map[static_cast<size_t>(input)]);
@@ -70,8 +73,8 @@ Graph with_dropouts(const Graph& region, const OpTable& ops, bool counts, Dropou
     builder.set_loc(node.loc);
     const std::vector<ValueId> results =
         is_dropout(node) ? std::vector<ValueId>{dropped(o, operands[0], node.attrs.get<double>("ratio"),
-                                                        seed_of(node, numbers), step, numbers.next++)}
-                         : dropped_in_regions(builder, ops, node, operands, names, step, numbers);
+                                                        seed_of(node, numbers), at, numbers.next++)}
+                         : dropped_in_regions(builder, ops, node, operands, names, at, numbers);
     for (size_t i = 0; i < results.size(); ++i) map[static_cast<size_t>(node.outputs[i])] = results[i];
   }
   for (const ValueId output : region.outputs) result.outputs.push_back(map[static_cast<size_t>(output)]);
@@ -92,14 +95,16 @@ bool has_dropouts(const Graph& graph) {
 }
 
 std::vector<ValueId> dropped_in_regions(GraphBuilder& builder, const OpTable& ops, const Node& node,
-                                        std::vector<ValueId> operands, std::vector<std::string> names, ValueId step,
-                                        DropoutNumbers& numbers) {
+                                        std::vector<ValueId> operands, std::vector<std::string> names,
+                                        const DropoutPlace& at, DropoutNumbers& numbers) {
   const bool is_flow = node.op->kind == OpKind::kIf || node.op->kind == OpKind::kLoop;
   std::vector<GraphPtr> regions = node.regions;
   if (is_flow && std::any_of(regions.begin(), regions.end(), [](const GraphPtr& r) { return has_dropouts(*r); })) {
     for (GraphPtr& region : regions)
-      region = std::make_shared<const Graph>(with_dropouts(*region, ops, node.op->kind == OpKind::kLoop, numbers));
-    operands.push_back(step);
+      region = std::make_shared<const Graph>(
+          with_dropouts(*region, ops, node.op->kind == OpKind::kLoop, at.part >= 0, numbers));
+    operands.push_back(at.step);
+    if (at.part >= 0) operands.push_back(at.part);
   }
   return builder.add_multi(*node.op, std::move(operands), node.attrs, std::move(regions), std::move(names));
 }
@@ -110,12 +115,12 @@ uint32_t random_bits(uint64_t seed, int64_t step, int64_t which, uint32_t elemen
   return mixed(mixed(element ^ first) ^ second);
 }
 
-ValueId dropped(const GraphOps& o, ValueId x, double ratio, uint64_t seed, ValueId step, int64_t which) {
+ValueId dropped(const GraphOps& o, ValueId x, double ratio, uint64_t seed, const DropoutPlace& at, int64_t which) {
   check(ratio >= 0 && ratio <= 1, "a part of the elements");
   if (ratio == 0) return x;
   const Bits bits{o};
   const TensorType type = o.type(x);
-  const ValueId first = bits.mixed(bits.exclusive_or(o.cast(step, DType::kU32), bits.number(key_of(seed, which))));
+  const ValueId first = bits.mixed(bits.exclusive_or(o.cast(at.step, DType::kU32), bits.number(key_of(seed, which))));
   const ValueId second = bits.mixed(bits.exclusive_or(first, bits.number(kOfElements)));
   // The element's place in row-major order, dimension by dimension.
   const std::vector<int64_t> dims = type.dims();
@@ -129,6 +134,8 @@ ValueId dropped(const GraphOps& o, ValueId x, double ratio, uint64_t seed, Value
     place = place < 0 ? step_along : o.add(place, step_along);
   }
   if (place < 0) place = bits.number(0);
+  if (at.part >= 0)  // behind the elements of all parts before
+    place = o.add(place, o.mul(o.cast(at.part, DType::kU32), bits.number(static_cast<uint32_t>(type.num_elements()))));
   const ValueId random = bits.mixed(bits.exclusive_or(bits.mixed(bits.exclusive_or(place, first)), second));
   const double bound = std::ldexp(ratio, 32);
   const auto last = static_cast<uint32_t>(std::min(bound, std::ldexp(1, 32) - 1));

@@ -13,11 +13,13 @@
 #include "ops/op_util.h"
 #include "support/error.h"
 #include "train/graph_ops.h"
+#include "train/shards.h"
 
 namespace tessera::inline train {
 namespace {
 
 constexpr const char* kEverybody = "data,stage";  // axes of the mesh
+constexpr size_t kOwnResults = 2;                 // the loss and the count
 
 size_t index(ValueId v) { return static_cast<size_t>(v); }
 
@@ -53,7 +55,9 @@ class Flow {
     for (NodeId n = 0; n < count; ++n)
       if (!is_early(n))
         for (const ValueId input : forward.node(n).inputs) last_reader_[index(input)] = n;
-    for (const ValueId output : forward.outputs) last_reader_[index(output)] = count;
+    // Statistics stay where they are computed.
+    for (size_t i = 0; i < std::min(kOwnResults, forward.outputs.size()); ++i)
+      last_reader_[index(forward.outputs[i])] = count;
   }
 
   // Nodes that follow from parameters and constants alone: of no chunk by themselves.
@@ -73,12 +77,12 @@ class Flow {
     return values;
   }
 
-  // The first and the last node that needs each input of the model, by way of early nodes, too; -1: none.
-  std::map<ValueId, std::pair<NodeId, NodeId>> readers() const {
+  // The nodes that need each input of the model, by way of early nodes, too, ascending.
+  std::map<ValueId, std::vector<NodeId>> readers() const {
     std::vector<std::set<ValueId>> from(forward_.values().size());  // of early values: which inputs
     for (const ValueId input : forward_.inputs)
       if (early_[index(input)]) from[index(input)] = {input};
-    std::map<ValueId, std::pair<NodeId, NodeId>> result;
+    std::map<ValueId, std::vector<NodeId>> result;
     for (NodeId n = 0; static_cast<size_t>(n) < forward_.nodes().size(); ++n) {
       const Node& node = forward_.node(n);
       std::set<ValueId> read;
@@ -87,10 +91,7 @@ class Flow {
         for (const ValueId output : node.outputs) from[index(output)] = read;
         continue;
       }
-      for (const ValueId input : read) {
-        const auto [known, is_new] = result.try_emplace(input, n, n);
-        if (!is_new) known->second.second = n;
-      }
+      for (const ValueId input : read) result[input].push_back(n);
     }
     return result;
   }
@@ -142,12 +143,11 @@ std::vector<CutPlace> cut_places(const Graph& forward, size_t num_batched, size_
   for (NodeId n = 0; static_cast<size_t>(n) < forward.nodes().size(); ++n) {
     if (flow.is_early(n)) continue;
     if (std::exchange(is_first, false)) continue;
-    const bool divides = std::any_of(readers.begin(), readers.end(), [&](const auto& reader) {
-      return reader.second.first < n && reader.second.second >= n;
-    });
-    if (divides) continue;
     CutPlace place{n, flow.crossing(n), 0};
     place.bytes = bytes_of(forward, place.values);
+    for (const auto& [input, nodes] : readers)
+      if (is_real(forward.type(input).dtype) && nodes.front() < n && nodes.back() >= n)
+        place.bytes += bytes_of(forward, {input});
     places.push_back(std::move(place));
   }
   if (places.size() <= most) return places;
@@ -164,14 +164,20 @@ PipelineChunk pipeline_chunk(const Graph& forward, size_t num_batched, int64_t b
   PipelineChunk chunk;
   chunk.given = flow.crossing(begin);
   const bool is_last = static_cast<size_t>(end) == forward.nodes().size();
-  chunk.results = is_last ? forward.outputs : flow.crossing(end);
-  Subgraph part{{}, chunk.given, chunk.results};
+  const auto own_end = forward.outputs.begin() + std::min<std::ptrdiff_t>(kOwnResults, std::ssize(forward.outputs));
+  chunk.results = is_last ? std::vector<ValueId>(forward.outputs.begin(), own_end) : flow.crossing(end);
+  std::vector<ValueId> outputs = chunk.results;
+  for (NodeId n = static_cast<NodeId>(begin); n < static_cast<NodeId>(end); ++n)
+    for (const ValueId output : forward.node(n).outputs)
+      if (std::find(own_end, forward.outputs.end(), output) != forward.outputs.end())
+        chunk.statistics.push_back(output), outputs.push_back(output);
+  Subgraph part{{}, chunk.given, outputs};
   std::vector<bool> needed(forward.values().size(), false);
   const std::set<ValueId> given(chunk.given.begin(), chunk.given.end());
   const auto need = [&](ValueId v) {
     if (!given.contains(v)) needed[index(v)] = true;
   };
-  for (const ValueId result : chunk.results) need(result);
+  for (const ValueId output : outputs) need(output);
   for (auto n = static_cast<NodeId>(end); n-- > 0;) {
     const Node& node = forward.node(n);
     if (node.op->kind == OpKind::kConstant) continue;  // extract() adds those that are read
@@ -186,14 +192,15 @@ PipelineChunk pipeline_chunk(const Graph& forward, size_t num_batched, int64_t b
   for (size_t i = 0; i < forward.inputs.size(); ++i) {
     const ValueId input = forward.inputs[i];
     if (!needed[index(input)]) continue;
-    if (i > num_batched) wrt.push_back(part.inputs.size()), chunk.wrt.push_back(input);
+    if (i > num_batched && is_real(forward.type(input).dtype))
+      wrt.push_back(part.inputs.size()), chunk.wrt.push_back(input);
     part.inputs.push_back(input);
     chunk.own.push_back(input);
   }
-  chunk.graph = vector_jacobian(extract(forward, part), wrt, ops);
+  chunk.graph = vector_jacobian(extract(forward, part), wrt, ops, chunk.results.size());
   const Graph& graph = chunk.graph;
   std::vector<bool> of_results(graph.values().size(), false);
-  for (size_t i = 0; i < chunk.results.size(); ++i) of_results[index(graph.outputs[i])] = true;
+  for (size_t i = 0; i < outputs.size(); ++i) of_results[index(graph.outputs[i])] = true;
   chunk.is_forward.assign(graph.nodes().size(), false);
   for (size_t n = graph.nodes().size(); n-- > 0;) {
     const Node& node = graph.nodes()[n];
@@ -205,7 +212,9 @@ PipelineChunk pipeline_chunk(const Graph& forward, size_t num_batched, int64_t b
   return chunk;
 }
 
-std::vector<int64_t> stages_of_parameters(const Graph& forward, size_t num_batched, const PipelineShape& how) {
+namespace {
+
+void check_cuts(const Graph& forward, const PipelineShape& how) {
   const auto count = static_cast<int64_t>(forward.nodes().size());
   int64_t before = 0;
   for (const int64_t cut : how.cuts) {
@@ -215,21 +224,36 @@ std::vector<int64_t> stages_of_parameters(const Graph& forward, size_t num_batch
   }
   if (std::ssize(how.cuts) + 1 != how.num_chunks())
     refuse(fmt::format("{} cuts for {} chunks", how.cuts.size(), how.num_chunks()), "one cut less than chunks");
+}
+
+// The chunks that need each input behind the learning rate, ascending.
+std::map<ValueId, std::vector<int64_t>> chunks_of_inputs(const Graph& forward, size_t num_batched,
+                                                         const PipelineShape& how) {
   const Flow flow(forward, num_batched);
-  const auto readers = flow.readers();
-  const auto stage_at = [&](NodeId n) {
-    const auto chunk = std::upper_bound(how.cuts.begin(), how.cuts.end(), int64_t{n}) - how.cuts.begin();
-    return how.stage_of(chunk);
-  };
-  std::vector<int64_t> stages;
+  std::map<ValueId, std::vector<int64_t>> result;
+  for (const auto& [input, nodes] : flow.readers())
+    for (const NodeId n : nodes) {
+      const int64_t chunk = std::upper_bound(how.cuts.begin(), how.cuts.end(), int64_t{n}) - how.cuts.begin();
+      std::vector<int64_t>& chunks = result[input];
+      if (chunks.empty() || chunks.back() != chunk) chunks.push_back(chunk);
+    }
+  return result;
+}
+
+}  // namespace
+
+std::vector<std::vector<int64_t>> stages_of_parameters(const Graph& forward, size_t num_batched,
+                                                       const PipelineShape& how) {
+  check_cuts(forward, how);
+  const auto chunks = chunks_of_inputs(forward, num_batched, how);
+  std::vector<std::vector<int64_t>> stages;
   for (size_t i = num_batched + 1; i < forward.inputs.size(); ++i) {
-    const auto found = readers.find(forward.inputs[i]);
-    stages.push_back(found == readers.end() ? -1 : stage_at(found->second.first));
-    if (found != readers.end() && stage_at(found->second.second) != stages.back())
-      refuse(fmt::format("'{}' is read by stages {} and {}", forward.value(forward.inputs[i]).name, stages.back(),
-                         stage_at(found->second.second)),
-             "parameters that one stage reads",
-             "layers that share a parameter belong to one stage: choose fewer stages, or give each its own");
+    stages.emplace_back();
+    if (const auto found = chunks.find(forward.inputs[i]); found != chunks.end())
+      for (const int64_t chunk : found->second)
+        if (const int64_t stage = how.stage_of(chunk);
+            std::find(stages.back().begin(), stages.back().end(), stage) == stages.back().end())
+          stages.back().push_back(stage);
   }
   return stages;
 }
@@ -238,17 +262,26 @@ namespace {
 
 class RankGraph {
  public:
-  RankGraph(const Graph& forward, size_t num_batched, const DataParallel& how, const OpTable& ops)
-      : forward_(forward), num_batched_(num_batched), how_(how), pipeline_(how.pipeline), ops_(ops), builder_(graph_) {}
+  RankGraph(const Graph& forward, size_t num_batched, const DataParallel& how, const OpTable& ops, std::ptrdiff_t part)
+      : forward_(forward),
+        num_batched_(num_batched),
+        how_(how),
+        pipeline_(how.pipeline),
+        ops_(ops),
+        part_(part < 0 ? -1 : forward.inputs[static_cast<size_t>(part)]),
+        builder_(graph_) {}
 
   PipelineStep run(const std::vector<ValueId>& wrt) {
-    const std::vector<int64_t> stages = stages_of_parameters(forward_, num_batched_, pipeline_);
+    const std::vector<std::vector<int64_t>> stages = stages_of_parameters(forward_, num_batched_, pipeline_);
+    chunks_of_ = chunks_of_inputs(forward_, num_batched_, pipeline_);
     graph_.copy_header(forward_);
     for (size_t i = 0; i < forward_.inputs.size(); ++i) {
       const ValueId input = forward_.inputs[i];
       TensorType type = forward_.type(input);
+      if (input == part_) continue;
       if (i < num_batched_) type.shape[0] = samples(input) * pipeline_.micro_batches;
-      if (i > num_batched_ && std::max<int64_t>(stages[i - num_batched_ - 1], 0) != pipeline_.stage) continue;
+      if (i > num_batched_ && is_real(type.dtype) && !is_of_stage(stages[i - num_batched_ - 1], pipeline_.stage))
+        continue;
       inputs_[input] = graph_.add_input(forward_.value(input).name, type);
     }
     for (int64_t c = 0; c < pipeline_.num_chunks(); ++c) {
@@ -273,6 +306,10 @@ class RankGraph {
   using Place = std::pair<int64_t, int64_t>;  // chunk and micro-batch
 
   GraphOps o() { return {builder_, ops_}; }
+  // What nobody reads is the first stage's.
+  static bool is_of_stage(const std::vector<int64_t>& stages, int64_t stage) {
+    return stages.empty() ? stage == 0 : std::find(stages.begin(), stages.end(), stage) != stages.end();
+  }
   bool is_mine(int64_t chunk) const { return pipeline_.stage_of(chunk) == pipeline_.stage; }
   int64_t cut(int64_t number) const { return pipeline_.cuts[static_cast<size_t>(number)]; }
   bool is_last(int64_t chunk) const { return chunk + 1 == pipeline_.num_chunks(); }
@@ -300,6 +337,10 @@ class RankGraph {
   ValueId part(ValueId input, int64_t micro_batch) {
     const auto [known, is_new] = parts_.try_emplace({input, micro_batch}, -1);
     if (!is_new) return known->second;
+    if (input == part_) {
+      builder_.set_loc("training.part");
+      return known->second = o().integer(how_.part(micro_batch));
+    }
     const ValueId whole = inputs_.at(input);
     const size_t place =
         static_cast<size_t>(std::find(forward_.inputs.begin(), forward_.inputs.end(), input) - forward_.inputs.begin());
@@ -325,6 +366,11 @@ class RankGraph {
       first_message_.push_back(next);
       next += 2 * std::ssize(crossing_.back()) * pipeline_.micro_batches;
     }
+    for (const auto& [input, chunks] : chunks_of_) {
+      if (chunks.size() < 2) continue;
+      first_of_shared_[input] = next;
+      next += std::ssize(chunks) * pipeline_.micro_batches;
+    }
     constexpr int64_t kMost = 1 << 15;
     if (next > kMost)
       refuse(fmt::format("{} messages a step", next), fmt::format("at most {}", kMost), "choose fewer micro-batches");
@@ -333,30 +379,33 @@ class RankGraph {
     return first_message_[static_cast<size_t>(chunk)] +
            2 * (static_cast<int64_t>(value) * pipeline_.micro_batches + micro_batch) + (forward ? 0 : 1);
   }
-  Attrs message_attrs(int64_t to_chunk, int64_t number) const {
+  Attrs message_attrs(int64_t stage, int64_t number) const {
     const Mesh mesh = mesh_of(how_);
     return {{"axes", std::string(kEverybody)},
             {"mesh", mesh.to_string()},
-            {"peer", mesh.rank_at({how_.rank, pipeline_.stage_of(to_chunk)})},
+            {"peer", mesh.rank_at({how_.rank, stage})},
             {"message", number}};
+  }
+  void send_to(int64_t stage, int64_t number, const std::string& name, ValueId what) {
+    builder_.set_loc("send " + name);
+    order_ = builder_.add(ops_.get("send"), {what, order_}, message_attrs(stage, number), name + ".sent");
+  }
+  ValueId receive_from(int64_t stage, int64_t number, const std::string& name, const TensorType& type) {
+    Attrs attrs = message_attrs(stage, number);
+    attrs.set("shape", type.shape);
+    attrs.set("dtype", type.dtype);
+    builder_.set_loc("receive " + name);
+    return builder_.add(ops_.get("receive"), {order_}, std::move(attrs), name + ".received");
   }
 
   void send(int64_t over, size_t value, int64_t micro_batch, bool forward, ValueId what) {
-    const int64_t to = forward ? over + 1 : over;
-    const std::string name = message_name(over, value, micro_batch, forward);
-    builder_.set_loc("send " + name);
-    order_ = builder_.add(ops_.get("send"), {what, order_},
-                          message_attrs(to, message_number(over, value, micro_batch, forward)), name + ".sent");
+    send_to(pipeline_.stage_of(forward ? over + 1 : over), message_number(over, value, micro_batch, forward),
+            message_name(over, value, micro_batch, forward), what);
   }
   ValueId receive_one(int64_t over, size_t value, int64_t micro_batch, bool forward) {
-    const int64_t from = forward ? over : over + 1;
-    const TensorType& type = forward_.type(crossing_[static_cast<size_t>(over)][value]);
-    Attrs attrs = message_attrs(from, message_number(over, value, micro_batch, forward));
-    attrs.set("shape", type.shape);
-    attrs.set("dtype", type.dtype);
-    const std::string name = message_name(over, value, micro_batch, forward);
-    builder_.set_loc("receive " + name);
-    return builder_.add(ops_.get("receive"), {order_}, std::move(attrs), name + ".received");
+    return receive_from(
+        pipeline_.stage_of(forward ? over : over + 1), message_number(over, value, micro_batch, forward),
+        message_name(over, value, micro_batch, forward), forward_.type(crossing_[static_cast<size_t>(over)][value]));
   }
   std::string message_name(int64_t over, size_t value, int64_t micro_batch, bool forward) const {
     return fmt::format("{}{}.{}", forward_.value(crossing_[static_cast<size_t>(over)][value]).name,
@@ -409,6 +458,11 @@ class RankGraph {
       map[index(chunk.graph.inputs[chunk.given.size() + i])] = part(chunk.own[i], slot.micro_batch);
     append(slot);
     const auto result = [&](size_t i) { return map[index(chunk.graph.outputs[i])]; };
+    for (size_t i = 0; i < chunk.statistics.size(); ++i) {
+      builder_.set_loc(forward_.value(chunk.statistics[i]).name);
+      statistics_.try_emplace(chunk.statistics[i], PartTree(ops_of_tree_))
+          .first->second.add(result(chunk.results.size() + i));
+    }
     if (is_last(slot.chunk)) {
       losses_.push_back(result(0));
       counts_.push_back(result(1));
@@ -435,12 +489,13 @@ class RankGraph {
     }
     append(slot);
     for (size_t i = 0; i < chunk.wrt.size(); ++i) {
-      const ValueId gradient = map[index(chunk.graph.outputs[chunk.results.size() + i])];
+      const ValueId gradient = map[index(chunk.graph.outputs[chunk.results.size() + chunk.statistics.size() + i])];
       const auto& given = chunk.given;
       const auto found = std::find(given.begin(), given.end(), chunk.wrt[i]);
       if (found == given.end()) {
         builder_.set_loc(forward_.value(chunk.wrt[i]).name + ".gradient");
-        gradients_.try_emplace(chunk.wrt[i], PartTree(ops_of_tree_)).first->second.add(gradient);
+        if (is_exact(chunk.wrt[i])) terms_[{chunk.wrt[i], slot.chunk}].push_back(gradient);
+        else gradients_.try_emplace({chunk.wrt[i], slot.chunk}, PartTree(ops_of_tree_)).first->second.add(gradient);
       } else if (is_mine(slot.chunk - 1)) {
         given_back_[{slot.chunk - 1, slot.micro_batch}][chunk.wrt[i]] = gradient;
       } else {
@@ -452,9 +507,67 @@ class RankGraph {
 
   // ---- results ----
 
-  // The sum over rows of stages, in the order of the parts where that counts.
-  ValueId over_rows(ValueId own, const std::string& name) {
-    if (how_.ranks == 1) return own;
+  // Of several chunks, and to be added as one process does: of each micro-batch over all chunks, the last one first,
+  // then over micro-batches.
+  bool is_exact(ValueId parameter) const { return how_.leaves > 0 && chunks_of_.at(parameter).size() > 1; }
+
+  // The gradient of a parameter over all micro-batches of this row; -1: it has none.
+  ValueId gradient_of(ValueId parameter) {
+    const auto known = chunks_of_.find(parameter);
+    if (known == chunks_of_.end()) return -1;
+    const std::vector<int64_t>& chunks = known->second;
+    if (chunks.size() == 1) return gradients_.at({parameter, chunks[0]}).sum();
+    const int64_t rows = is_exact(parameter) ? pipeline_.micro_batches : 1;
+    // What a chunk gives: one term for each row.
+    std::map<int64_t, std::vector<ValueId>> terms;
+    for (const int64_t chunk : chunks)
+      if (is_mine(chunk))
+        terms[chunk] = is_exact(parameter) ? terms_.at({parameter, chunk})
+                                           : std::vector<ValueId>{gradients_.at({parameter, chunk}).sum()};
+    std::set<int64_t> others;
+    for (const int64_t chunk : chunks)
+      if (!is_mine(chunk)) others.insert(pipeline_.stage_of(chunk));
+    PartTree sum(ops_of_tree_);
+    for (int64_t row = 0; row < rows; ++row) {
+      const auto number = [&](size_t place) {
+        return first_of_shared_.at(parameter) + static_cast<int64_t>(place) * pipeline_.micro_batches + row;
+      };
+      const auto name = [&](size_t place) {
+        return fmt::format("{}.gradient.chunk{}.{}", forward_.value(parameter).name, chunks[place], row);
+      };
+      for (size_t place = 0; place < chunks.size(); ++place)
+        if (is_mine(chunks[place]))
+          for (const int64_t stage : others)
+            send_to(stage, number(place), name(place), terms[chunks[place]][static_cast<size_t>(row)]);
+      ValueId all = -1;
+      for (size_t place = chunks.size(); place-- > 0;) {
+        const ValueId term = is_mine(chunks[place]) ? terms[chunks[place]][static_cast<size_t>(row)]
+                                                    : receive_from(pipeline_.stage_of(chunks[place]), number(place),
+                                                                   name(place), forward_.type(parameter));
+        builder_.set_loc(forward_.value(parameter).name + ".gradient");
+        all = all < 0 ? term : o().add(all, term);
+      }
+      sum.add(all);
+    }
+    return sum.sum();
+  }
+
+  // The sum over rows of stages, in the order of the parts where that counts. `scatters`: this rank's part of it.
+  ValueId over_rows(ValueId own, const std::string& name, bool scatters = false) {
+    if (scatters) return part_over_rows(own, name);
+    return how_.ranks > 1 ? added_over_rows(own, name) : own;
+  }
+
+  // Of gradients of which each row keeps a part: a sum of parts where that is less to send.
+  ValueId part_over_rows(ValueId own, const std::string& name) {
+    const GraphOps ops = o();
+    const Shards shards(ops, how_);
+    if (how_.zero < 2 || how_.leaves > 0) return shards.own(shards.row(added_over_rows(own, name)));
+    builder_.set_loc("reduce_scatter " + name);
+    return shards.sum(own);
+  }
+
+  ValueId added_over_rows(ValueId own, const std::string& name) {
     builder_.set_loc("all_reduce " + name);
     if (how_.leaves == 0) return collective(o(), "all_reduce", own, how_, "sum", name + ".shared", "data");
     const Shape shape = graph_.type(own).shape;
@@ -504,17 +617,21 @@ class RankGraph {
     const ValueId count = over_stages(counts_, forward_.outputs[1], "correct");
     give(o().times(loss, share), "loss");
     give(count, "correct");
+    for (size_t i = kOwnResults; i < forward_.outputs.size(); ++i)
+      if (const auto sum = statistics_.find(forward_.outputs[i]); sum != statistics_.end()) {
+        const std::string name = forward_.value(forward_.outputs[i]).name;
+        const ValueId all = over_rows(sum->second.sum(), name);
+        builder_.set_loc(name);
+        give(o().times(all, share), name);
+      }
     for (const ValueId parameter : wrt) {
       const auto found = inputs_.find(parameter);
       if (found == inputs_.end()) continue;
       const std::string name = forward_.value(parameter).name + ".gradient";
-      const auto sum = gradients_.find(parameter);
+      ValueId own = gradient_of(parameter);
       builder_.set_loc(name);
-      if (sum == gradients_.end()) {
-        give(filled(forward_.type(parameter), 0), name);
-        continue;
-      }
-      const ValueId all = over_rows(sum->second.sum(), name);
+      if (own < 0) own = filled(forward_.type(parameter), 0);
+      const ValueId all = over_rows(own, name, how_.is_cut());
       builder_.set_loc(name);
       give(o().times(all, share), name);
     }
@@ -527,9 +644,12 @@ class RankGraph {
   const DataParallel& how_;
   const PipelineShape& pipeline_;
   const OpTable& ops_;
+  const ValueId part_;  // the input that is its number; -1: none
   Graph graph_;
   GraphBuilder builder_;
   const GraphOps ops_of_tree_{builder_, ops_};
+  std::map<ValueId, std::vector<int64_t>> chunks_of_;               // by input of `forward_` behind the learning rate
+  std::map<ValueId, int64_t> first_of_shared_;                      // messages of those of several chunks
   std::map<ValueId, ValueId> inputs_;                               // by input of `forward_`
   std::map<std::pair<ValueId, int64_t>, ValueId> parts_;            // of inputs, by micro-batch
   std::map<int64_t, PipelineChunk> chunks_;                         // this stage's
@@ -538,7 +658,9 @@ class RankGraph {
   std::vector<int64_t> first_message_;                              // by the chunk before the cut
   std::map<Place, std::map<ValueId, ValueId>> given_, given_back_;  // values, and gradients of results
   std::map<Place, std::vector<ValueId>> maps_;                      // by value of the chunk's graph
-  std::map<ValueId, PartTree> gradients_;                           // by parameter
+  std::map<Place, PartTree> gradients_;                             // by parameter and chunk
+  std::map<Place, std::vector<ValueId>> terms_;                     // the same, by micro-batch, where they are exact
+  std::map<ValueId, PartTree> statistics_;                          // by output of `forward_`
   std::vector<ValueId> losses_, counts_;                            // of micro-batches
   ValueId order_ = -1;                                              // behind the last message
 };
@@ -546,9 +668,9 @@ class RankGraph {
 }  // namespace
 
 PipelineStep pipeline_step(const Graph& forward, size_t num_batched, const std::vector<ValueId>& wrt,
-                           const DataParallel& how, const OpTable& ops) {
+                           const DataParallel& how, const OpTable& ops, std::ptrdiff_t part) {
   check_data_parallel(how);
-  return RankGraph(forward, num_batched, how, ops).run(wrt);
+  return RankGraph(forward, num_batched, how, ops, part).run(wrt);
 }
 
 }  // namespace tessera::inline train

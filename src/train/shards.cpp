@@ -64,7 +64,10 @@ Graph gathering(int64_t bytes, const DataParallel& how, const OpTable& ops) {
   builder.set_loc("gather");
   const GraphOps o{builder, ops};
   const bool of_stages = how.pipeline.stages > 1;
-  graph.outputs = {collective(o, "all_gather", part, how, nullptr, "", of_stages ? "stage" : "data")};
+  graph.outputs = {collective(o, "all_gather", part, how, nullptr, "",
+                              !of_stages     ? "data"
+                              : how.is_cut() ? "data,stage"
+                                             : "stage")};
   return graph;
 }
 

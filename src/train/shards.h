@@ -37,7 +37,8 @@ class Shards {
   const DataParallel& how_;
 };
 
-// @gather(part: u8[bytes]) -> (all: u8[ranks * bytes]): what is written of parts; of a pipeline, of all stages.
+// @gather(part: u8[bytes]) -> (all: u8[ranks * bytes]): what is written of parts; of a pipeline, of all stages, those
+// of a row side by side.
 Graph gathering(int64_t bytes, const DataParallel& how, const OpTable& ops);
 
 }  // namespace tessera::inline train

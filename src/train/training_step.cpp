@@ -150,11 +150,6 @@ class StepBuilder {
     for (const Node& node : model_.nodes())
       if (node.op->kind == OpKind::kConstant && statistics.count(node.outputs[0]))
         statistics_.push_back(node.outputs[0]);
-    if ((options_.parallel.leaves > 0 || options_.parallel.pipeline.is_used()) && !statistics_.empty())
-      refuse("TSR-2085",
-             fmt::format("'{}' follows the whole batch, and {} are parts of it", model_.value(statistics_[0]).name,
-                         options_.parallel.pipeline.is_used() ? "micro-batches" : "leaves"),
-             "a model without batch normalisations, or no leaves and no stages");
   }
 
   TensorPtr initial(ValueId constant) const {
@@ -184,9 +179,10 @@ class StepBuilder {
     reads_step_ = has_dropouts(model_);
     dropouts_.seed = options_.seed;
     if (reads_step_) done_ = graph_.add_input(graph_.unique_name("training.step"), {DType::kI64, {}, {}});
-    if (reads_step_ && options_.parallel.is_used())
-      refuse("TSR-2085", "the model has dropouts, which drop the same elements of each part",
-             "a model without dropouts");
+    if (reads_step_ && options_.parallel.is_used()) {
+      part_input_ = std::ssize(graph_.inputs);
+      part_ = graph_.add_input(graph_.unique_name("training.part"), {DType::kI64, {}, {}});
+    }
     for (const Node& node : model_.nodes()) copy(builder, node);
     builder.set_loc("loss");
     const auto [y, wanted] = with_classes_second(o, map_[index(scores_of_model)], target);
@@ -350,7 +346,7 @@ class StepBuilder {
     if (is_composite(&node, "batch_norm") && is_statistic(node.inputs[3]) && is_statistic(node.inputs[4])) {
       const double epsilon = node.attrs.get<double>("epsilon");
       const std::vector<ValueId> results =
-          options_.parallel.ranks > 1
+          sees_all_ranks()
               ? shared_batch_norm({builder, ops_}, operands, epsilon)
               : add_composite(builder, ops_, "batch_norm_training", operands,
                               {{"epsilon", epsilon}, {"momentum", kStatisticsMomentum}, {"unbiased", true}});
@@ -361,7 +357,7 @@ class StepBuilder {
     }
     if (is_composite(&node, "dropout")) {
       map_[index(node.outputs[0])] = dropped({builder, ops_}, operands[0], node.attrs.get<double>("ratio"),
-                                             seed_of(node, dropouts_), done_, dropouts_.next++);
+                                             seed_of(node, dropouts_), {done_, part_}, dropouts_.next++);
       return;
     }
     if (is_narrowed(node)) {
@@ -380,8 +376,15 @@ class StepBuilder {
     }
     std::vector<std::string> names;
     for (const ValueId output : node.outputs) names.push_back(model_.value(output).name);
-    const std::vector<ValueId> results = dropped_in_regions(builder, ops_, node, operands, names, done_, dropouts_);
+    const std::vector<ValueId> results =
+        dropped_in_regions(builder, ops_, node, operands, names, {done_, part_}, dropouts_);
     for (size_t i = 0; i < results.size(); ++i) map_[index(node.outputs[i])] = results[i];
+  }
+
+  // Statistics are of all ranks' samples; of leaves and micro-batches, of each part's.
+  bool sees_all_ranks() const {
+    const DataParallel& how = options_.parallel;
+    return how.ranks > 1 && how.leaves == 0 && !how.pipeline.is_used();
   }
 
   // The sum (or greatest) of all ranks' v.
@@ -393,8 +396,7 @@ class StepBuilder {
   ValueId moved_range(const GraphOps& o, ValueId x, const std::vector<ValueId>& operands, const char* end) const {
     const ValueId old = operands[end == std::string_view("min") ? 1 : 2];
     ValueId seen = o.over_all(end, x);
-    if (options_.parallel.ranks > 1)
-      seen = o.times(over_ranks(o, "sum", seen), 1 / static_cast<double>(options_.parallel.ranks));
+    if (sees_all_ranks()) seen = o.times(over_ranks(o, "sum", seen), 1 / static_cast<double>(options_.parallel.ranks));
     const ValueId moved = o.add(old, o.times(o.sub(seen, old), 1 - kRangeMomentum));
     return o.op("select", {o.op("eq", {operands[1], operands[2]}), seen, moved});
   }
@@ -494,18 +496,27 @@ class StepBuilder {
     for (const Projection& projection : projections_) wrt.push_back(projection.input);
     const size_t num_own = model_.inputs.size() + 2;
     const PipelineShape& pipeline = options_.parallel.pipeline;
-    const std::vector<ValueId> all_parameters = parameters_;
-    std::vector<int64_t> stages;
+    const std::vector<ValueId> all_parameters = parameters_, all_statistics = statistics_;
+    std::vector<std::vector<int64_t>> stages;  // of parameters, then of statistics
     Graph graph;
     if (pipeline.is_used()) {
       stages = stages_of_parameters(graph_, num_batched(), pipeline);
-      for (int64_t& stage : stages) stage = std::max<int64_t>(stage, 0);
-      graph = pipeline_step(graph_, num_batched(), wrt, options_.parallel, ops_).graph;
+      for (std::vector<int64_t>& of_one : stages)
+        if (of_one.empty()) of_one = {0};
+      graph = pipeline_step(graph_, num_batched(), wrt, options_.parallel, ops_, part_input_).graph;
       size_t place = 0;
-      std::erase_if(parameters_, [&](ValueId) { return stages[place++] != pipeline.stage; });
+      const auto is_elsewhere = [&](ValueId) {
+        const std::vector<int64_t>& of_one = stages[place++];
+        return std::find(of_one.begin(), of_one.end(), pipeline.stage) == of_one.end();
+      };
+      for (size_t i = 0; i < parameters_.size(); ++i)
+        if (std::find(stages[i].begin(), stages[i].end(), pipeline.stage) != stages[i].end())
+          is_first_.push_back(stages[i].front() == pipeline.stage);
+      std::erase_if(parameters_, is_elsewhere);
+      std::erase_if(statistics_, is_elsewhere);
     } else {
       graph = share_batch(gradients(graph_, scaled_loss_ >= 0 ? scaled_loss_ : graph_.outputs[0], wrt, ops_),
-                          num_batched(), statistics_.size(), options_.parallel, ops_);
+                          num_batched(), statistics_.size(), options_.parallel, ops_, part_input_);
     }
     ValueId messages = -1;
     if (pipeline.is_used()) {
@@ -624,8 +635,10 @@ class StepBuilder {
       states.insert(states.end(), more->begin(), more->end());
     if (pipeline.is_used()) {
       step.parameters.clear();
+      step.statistics.clear();
       for (const ValueId value : all_parameters) step.parameters.push_back(model_.value(value).name);
-      step.placed = placed_states(all_parameters, stages);
+      for (const ValueId value : all_statistics) step.statistics.push_back(model_.value(value).name);
+      step.placed = placed_states(all_parameters, all_statistics, stages);
     }
     finish(graph, num_own, states);
     step.graph = std::move(graph);
@@ -633,18 +646,21 @@ class StepBuilder {
   }
 
   // Of a pipeline: what update() makes, of all stages.
-  std::vector<PlacedState> placed_states(const std::vector<ValueId>& parameters,
-                                         const std::vector<int64_t>& stages) const {
+  std::vector<PlacedState> placed_states(const std::vector<ValueId>& parameters, const std::vector<ValueId>& statistics,
+                                         const std::vector<std::vector<int64_t>>& stages) const {
     std::vector<PlacedState> placed;
-    for (size_t i = 0; i < parameters.size(); ++i)
-      placed.push_back({model_.value(parameters[i]).name, graph_.type(state_of_.at(parameters[i])), stages[i]});
+    for (const std::vector<ValueId>* values : {&parameters, &statistics})
+      for (const ValueId value : *values)
+        placed.push_back({model_.value(value).name, graph_.type(state_of_.at(value)), stages[placed.size()]});
     for (size_t i = 0; i < parameters.size(); ++i)
       for (const std::string& name : moment_names(options_.optimizer)) {
         const TensorType type = placed[i].type;
-        placed.push_back(
-            {fmt::format("{}.{}", placed[i].name, name), {updated_in(type.dtype), type.shape, {}}, stages[i]});
+        placed.push_back({fmt::format("{}.{}", placed[i].name, name),
+                          {updated_in(type.dtype), type.shape, {}},
+                          stages[i],
+                          options_.parallel.is_cut()});
       }
-    placed.push_back({"training.step", {DType::kI64, {}, {}}, -1});
+    placed.push_back({"training.step", {DType::kI64, {}, {}}, {}});
     return placed;
   }
 
@@ -761,7 +777,7 @@ class StepBuilder {
 
   // Gradients of which this rank has some: a norm is a sum over the others', too.
   ValueId of_all(const GraphOps& o, ValueId sum) const {
-    if (options_.parallel.is_cut()) return over_ranks(o, "sum", sum);
+    if (options_.parallel.is_cut()) sum = over_ranks(o, "sum", sum);
     if (options_.parallel.pipeline.stages < 2) return sum;
     return collective(o, "all_reduce", sum, options_.parallel, "sum", "", "stage");
   }
@@ -770,7 +786,9 @@ class StepBuilder {
   void clip(const GraphOps& o, std::vector<ValueId>& given) {
     o.builder.set_loc("training.clip_norm");
     ValueId sum = -1;
-    for (const ValueId g : given) {
+    for (size_t i = 0; i < given.size(); ++i) {
+      if (i < is_first_.size() && !is_first_[i]) continue;
+      const ValueId g = given[i];
       // As a product of one long row with itself: sums over the short rows of filters are no vectors.
       const ValueId row = o.op("reshape", {g}, {{"shape", Shape{1, o.type(g).num_elements()}}});
       const ValueId product = o.op("matmul", {row, row}, {{"transpose_a", false}, {"transpose_b", true}});
@@ -804,8 +822,10 @@ class StepBuilder {
   std::map<ValueId, ValueId> state_of_;  // by the constant of the model
   bool reads_step_ = false;              // for its random numbers
   DropoutNumbers dropouts_;
-  ValueId done_ = -1, scaled_loss_ = -1;
-  ValueId ok_ = -1;  // bool[]: what is watched is finite; -1: nothing is
+  std::vector<bool> is_first_;  // of a pipeline, by parameter: no stage before this one has it, too
+  ValueId done_ = -1, part_ = -1, scaled_loss_ = -1;
+  std::ptrdiff_t part_input_ = -1;  // the place of `part_` among the inputs
+  ValueId ok_ = -1;                 // bool[]: what is watched is finite; -1: nothing is
 };
 
 }  // namespace

@@ -91,11 +91,12 @@ struct CutState {
   TensorType whole;
 };
 
-// A state of all stages of a pipeline, and which of them has it; -1: all.
+// A state of all stages of a pipeline, and which of them have it, the same numbers each; none: all.
 struct PlacedState {
   std::string name;
   TensorType type;
-  int64_t stage = -1;
+  std::vector<int64_t> stages;
+  bool is_cut = false;  // each row of stages has a part
 };
 
 // The states are the parameters, the statistics, the moments and, last, the number of steps done.
@@ -113,10 +114,11 @@ struct ModelWithLoss {
 };
 
 // With `parallel`, the step's batch is all parts of one rank, and its results are those of all ranks'
-// (data_parallel.h); batch normalisations take the mean and variance of all ranks' samples then.
-// UserError TSR-2085 (parts, or leaves of a model with batch normalisations, whose statistics are a whole batch's),
-// TSR-2086 (stages of a pipeline), TSR-2081 (numbers), TSR-2082 (the model has states, or no output that the loss
-// takes), TSR-2083 (a frozen name that is no parameter, or nothing to learn), TSR-2072 (operators without a gradient).
+// (data_parallel.h); batch normalisations take the mean and variance of all ranks' samples then, and of a leaf or
+// micro-batch its own, whose running values are averaged.
+// UserError TSR-2085 (parts), TSR-2086 (stages of a pipeline), TSR-2081 (numbers), TSR-2082 (the model has states, or
+// no output that the loss takes), TSR-2083 (a frozen name that is no parameter, or nothing to learn), TSR-2072
+// (operators without a gradient).
 TrainingStep training_step(const Graph& model, const TrainingOptions& options, const OpTable& ops);
 // The same errors.
 ModelWithLoss model_with_loss(const Graph& model, const TrainingOptions& options, const OpTable& ops);

@@ -810,11 +810,6 @@ TEST(TrainingOptions, WhatIsRefused) {
   options = {};
   options.ignored = -100, options.label_smoothing = 0.1;
   EXPECT_EQ(refusal(options, model), "TSR-2081: label_smoothing of targets some of which are ignored");
-  Model m;
-  const Graph dropping = m.with_output(m.product(m.composite("dropout", {m.x()}, {{"ratio", 0.5}}), "w", {6, 3}));
-  options = {};
-  options.parallel.leaves = 2;
-  EXPECT_EQ(refusal(options, dropping), "TSR-2085: the model has dropouts, which drop the same elements of each part");
 }
 
 }  // namespace

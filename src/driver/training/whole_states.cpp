@@ -43,7 +43,7 @@ WholeStates::WholeStates(Model& step, const TrainingStep& made, const DataParall
       const auto& own = step.states();
       const auto found =
           std::find_if(own.begin(), own.end(), [&](const TensorInfo& info) { return info.name == state.name; });
-      homes_.push_back({static_cast<size_t>(found - own.begin()), false, state.stage});
+      homes_.push_back({static_cast<size_t>(found - own.begin()), state.is_cut, state.stages});
       check(!is_here(homes_.back()) || found != own.end(), "a stage has no state " + state.name);
       infos_.push_back({state.name, state.type.dtype, state.type.dims()});
     }
@@ -52,6 +52,11 @@ WholeStates::WholeStates(Model& step, const TrainingStep& made, const DataParall
   const TensorInfo& input = gather_->inputs()[0];
   part_ = std::make_shared<std::vector<std::byte>>(static_cast<size_t>(input.dims[0]));
   gather_->bind({Tensor(input.dtype, input.dims, part_, part_->data())});
+}
+
+bool WholeStates::is_here(const Home& home) const {
+  return home.stages.empty() ||
+         std::find(home.stages.begin(), home.stages.end(), parallel_.pipeline.stage) != home.stages.end();
 }
 
 size_t WholeStates::find(const std::string& name) const {
@@ -67,8 +72,12 @@ Tensor WholeStates::get(size_t state) const {
   Tensor whole(infos_[state].dtype, infos_[state].dims);
   // Rows of what is gathered: every rank's part, or that of the stage which has it.
   const int64_t all = whole.num_bytes(), chunk = std::ssize(*part_);
-  const int64_t part = home.is_cut ? own.num_bytes() : all;
-  const int64_t rows = home.is_cut ? parallel_.ranks : 1, first_row = home.is_cut ? 0 : home.stage;
+  const int64_t part =
+      home.is_cut ? dtype_bytes(whole.dtype(), shard_size(whole.num_elements(), parallel_.ranks)) : all;
+  const int64_t rows = home.is_cut ? parallel_.ranks : 1;
+  // Ranks stand row by row of stages, where parts of all rows are gathered.
+  const int64_t stages = parallel_.is_cut() ? parallel_.pipeline.stages : 1;
+  const int64_t first_row = home.stages.empty() ? 0 : home.stages.front();
   for (int64_t begin = 0; begin < part; begin += chunk) {
     const int64_t size = std::min(chunk, part - begin);
     if (is_here(home)) std::memcpy(part_->data(), own.bytes() + begin, static_cast<size_t>(size));
@@ -77,7 +86,7 @@ Tensor WholeStates::get(size_t state) const {
     for (int64_t row = 0; row < rows; ++row) {
       const int64_t to = row * part + begin, count = std::min(size, all - to);
       if (count > 0)
-        std::memcpy(whole.mutable_bytes() + to, from + (first_row + row) * chunk, static_cast<size_t>(count));
+        std::memcpy(whole.mutable_bytes() + to, from + (first_row + row * stages) * chunk, static_cast<size_t>(count));
     }
   }
   return whole;

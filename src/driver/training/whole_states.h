@@ -30,7 +30,7 @@ class WholeStates {
   const TensorInfo& info(size_t state) const { return infos_[state]; }
   size_t find(const std::string& name) const;  // REQUIRES: there is a state of this name
   // Others have it, or parts of it.
-  bool is_shared(size_t state) const { return homes_[state].is_cut || homes_[state].stage >= 0; }
+  bool is_shared(size_t state) const { return homes_[state].is_cut || !homes_[state].stages.empty(); }
   // A copy. Of one that is shared, all ranks must ask at the same time.
   Tensor get(size_t state) const;
   void set(size_t state, const Tensor& whole);
@@ -41,11 +41,11 @@ class WholeStates {
   std::unique_ptr<Model> gather_;
   std::vector<TensorInfo> infos_;
   struct Home {
-    size_t number = 0;    // of the step's states, where this rank has it
-    bool is_cut = false;  // each rank has a part
-    int64_t stage = -1;   // that has it; -1: every one
+    size_t number = 0;                 // of the step's states, where this rank has it
+    bool is_cut = false;               // each rank has a part
+    std::vector<int64_t> stages = {};  // that have it; none: every one
   };
-  bool is_here(const Home& home) const { return home.stage < 0 || home.stage == parallel_.pipeline.stage; }
+  bool is_here(const Home& home) const;
   std::vector<Home> homes_;
   std::shared_ptr<std::vector<std::byte>> part_;
 };
