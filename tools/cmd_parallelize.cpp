@@ -15,12 +15,11 @@
 #include "driver/open_sizes.h"
 #include "driver/parallelize.h"
 #include "driver/pipeline_plan.h"
-#include "graph/printer.h"
+#include "driver/training/stages.h"
 #include "ops/op_table.h"
 #include "ops/op_util.h"
 #include "package/atomic_file.h"
 #include "pipeline_flags.h"
-#include "process_rank.h"
 #include "progress.h"
 #include "support/error.h"
 #include "support/refuse.h"
@@ -38,7 +37,7 @@ struct ParallelizeCommand {
   double gigabytes = 5, microseconds = 20;
   PipelineFlags pipeline;
   std::string loss = "cross_entropy", optimizer = "adam";
-  int64_t rows = 1;
+  int64_t rows = 1, devices = 0;
   bool values = false, json = false, measured = false, classes_last = false;
 };
 
@@ -48,21 +47,6 @@ Graph read_graph(const ParallelizeCommand& command) {
   ImportedModel model = read_model(command.model, options, unwatched);
   if (!model.symbols.empty()) refuse_ranges(model, "parallelize");
   return graph_alone(std::move(model));
-}
-
-void write_plan(const ParallelizeCommand& command, const ParallelPlan& plan) {
-  std::filesystem::create_directories(command.output);
-  const int64_t ranks = plan.shardings.mesh.ranks();
-  const auto graph_file = [&](int64_t rank) {
-    return std::filesystem::path(command.output) / fmt::format("rank{}.graph", rank);
-  };
-  for (int64_t rank = 0; rank < ranks; ++rank)
-    write_file(graph_file(rank).string(), "output", print(graph_of_rank(plan, rank)));
-  // Of a plan for more ranks that was here before.
-  std::error_code ignored;
-  for (int64_t rank = ranks; std::filesystem::remove(graph_file(rank), ignored);) ++rank;
-  const nlohmann::json about = {{"mesh", plan.shardings.mesh.to_string()}, {"ranks", ranks}};
-  write_file((std::filesystem::path(command.output) / "plan.json").string(), "output", json_line(about));
 }
 
 // ---- stages ----
@@ -77,7 +61,7 @@ int plan_stages(ParallelizeCommand& command) {
   training.guarded = true;
   training.master_weights = true;
   training.parallel.ranks = command.rows;
-  training.parallel.pipeline = shape_of(command.pipeline);
+  training.parallel.pipeline = pipeline_shape(command.pipeline.settings);
   PipelineOptions options;
   options.speed = command.options.speed;
   options.measured = command.measured;
@@ -132,45 +116,28 @@ int plan_stages(ParallelizeCommand& command) {
 int parallelize(ParallelizeCommand& command) {
   command.options.speed.bytes_per_second = command.gigabytes * 1e9;
   command.options.speed.latency_seconds = command.microseconds * 1e-6;
-  if (command.pipeline.stages > 1 || command.pipeline.micro_batches > 1) {
+  if (command.pipeline.settings.stages > 1 || command.pipeline.settings.micro_batches > 1) {
     if (!command.mesh.empty()) refuse("TSR-4080", "--mesh with --stages", "one of the two");
     return plan_stages(command);
   }
-  if (const std::string wrong = parse_mesh(command.mesh, command.options.mesh); !wrong.empty())
-    throw UserError({.id = "TSR-2110",
-                     .message = fmt::format("--mesh {}: {}", command.mesh, wrong),
-                     .node = {},
-                     .legal = "axes with extents, such as data=2,model=2",
-                     .hint = {}});
+  if (command.devices > 0 && !command.mesh.empty()) refuse("TSR-4080", "--mesh with --devices", "one of the two");
+  command.options.most_memory = command.flags.max_memory;
+  command.options.searches = command.options.searches || command.flags.max_memory > 0;
+  if (command.devices == 0) command.options.mesh = mesh_named(command.mesh);
   ParallelPlan plan;
   {
     Progress progress("planning " + std::filesystem::path(command.model).filename().string());
     DriverOptions options = driver_options(command.flags);
     options.compile.dims.clear();  // the graph has no open sizes any more
     options.compile.shapes.clear();
-    plan = make_parallel_plan(read_graph(command), command.options, options);
+    options.compile.max_memory = 0;  // plans are chosen by it
+    const Graph model = read_graph(command);
+    plan = command.devices > 0 ? make_parallel_plan(model, command.devices, command.options, options)
+                               : make_parallel_plan(model, command.options, options);
   }
-  if (!command.output.empty()) write_plan(command, plan);
-  if (command.json) {
-    nlohmann::json collectives = nlohmann::json::array();
-    for (const PlannedMove& move : plan.collectives)
-      collectives.push_back({{"kind", move_kind_name(move.move.kind)},
-                             {"value", move.value},
-                             {"axis", move.move.axis},
-                             {"bytes", move.bytes}});
-    std::cout << json_line({{"model", command.model},
-                            {"mesh", plan.shardings.mesh.to_string()},
-                            {"weight_bytes", plan.rank.weight_bytes},
-                            {"arena_bytes", plan.rank.arena_bytes},
-                            {"weight_bytes_alone", plan.alone.weight_bytes},
-                            {"arena_bytes_alone", plan.alone.arena_bytes},
-                            {"collectives", collectives},
-                            {"compute_seconds", plan.rank.compute_seconds},
-                            {"collective_seconds", plan.collective_seconds},
-                            {"compute_seconds_alone", plan.alone.compute_seconds}});
-  } else {
-    std::cout << to_text(plan, command.values);
-  }
+  if (!command.output.empty()) write_plan(plan, command.output);
+  if (command.json) std::cout << json_line(to_json(plan, command.model));
+  else std::cout << to_text(plan, command.values);
   return kExitOk;
 }
 
@@ -185,6 +152,13 @@ Command add_parallelize_command(CLI::App& root) {
                   "The processes, as a grid: axes with extents. The axis `data` cuts inputs along "
                   "dimension 0")
       ->type_name("data=2,model=2");
+  app->add_option("--devices", c.devices,
+                  "So many processes, in the grid that has the cheapest plan, searched as with --auto")
+      ->check(CLI::Range(int64_t{1}, int64_t{4096}))
+      ->type_name("N");
+  app->add_flag("--auto", c.options.searches,
+                "Search the cheapest plan of all, instead of deciding node by node; --max-memory bounds weights and "
+                "what a run takes, on each process");
   app->add_option("--pin", c.options.pins, "How an input or a constant lies: one mesh axis, or _, for each dimension")
       ->allow_extra_args(false)
       ->type_name("NAME=@{data,_}");
@@ -218,6 +192,7 @@ Command add_parallelize_command(CLI::App& root) {
       "Examples:\n"
       "  tessera parallelize gpt.graph --mesh data=2,model=2\n"
       "  tessera parallelize mlp.onnx --dim batch=32 --mesh model=4 --pin w1=@{_,model} --values\n"
+      "  tessera parallelize gpt.graph --devices 8 --max-memory 2G\n"
       "  tessera parallelize gpt.graph --mesh data=2,model=2 -o plan && mpirun -n 4 tessera run plan\n"
       "  tessera parallelize gpt.graph --dim n=4 --stages 2 --micro-batches 8 -o plan && mpirun -n 2 tessera train "
       "gpt.graph "

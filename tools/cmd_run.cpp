@@ -19,7 +19,6 @@
 #include "driver/engine/output_guard.h"
 #include "flag_use.h"
 #include "labels.h"
-#include "process_rank.h"
 #include "progress.h"
 #include "run_flags.h"
 #include "step_progress.h"

@@ -7,50 +7,35 @@
 #include <CLI/CLI.hpp>
 #include <nlohmann/json.hpp>
 
+#include "driver/training/stages.h"
 #include "support/mapped_file.h"
 #include "support/refuse.h"
 
 namespace tessera {
 
 void add_pipeline_flags(CLI::App& app, PipelineFlags& flags, const std::string& schedule) {
-  app.add_option("--stages", flags.stages,
+  app.add_option("--stages", flags.settings.stages,
                  "Cut the model into so many parts, one behind the other, for as many processes")
       ->check(CLI::Range(int64_t{1}, int64_t{1024}))
       ->capture_default_str();
-  app.add_option("--micro-batches", flags.micro_batches, "A batch goes through the stages in so many parts")
+  app.add_option("--micro-batches", flags.settings.micro_batches, "A batch goes through the stages in so many parts")
       ->check(CLI::Range(int64_t{1}, int64_t{1024}))
       ->capture_default_str();
   const auto& kinds = pipeline_kind_names();
   app.add_option(
-         schedule, flags.kind,
+         schedule, flags.settings.kind,
          "What a stage does when: all forwards first (gpipe), a backward as soon as it can (1f1b), or that with "
          "several pieces of the model on each stage (interleaved)")
       ->check(CLI::IsMember(std::vector<std::string>(kinds.begin(), kinds.end())))
       ->capture_default_str()
       ->type_name("NAME");
-  app.add_option("--chunks", flags.chunks, "Pieces of the model on each stage, interleaved; 0: 2 of them")
+  app.add_option("--chunks", flags.settings.chunks, "Pieces of the model on each stage, interleaved; 0: 2 of them")
       ->check(CLI::Range(int64_t{0}, int64_t{64}))
       ->capture_default_str();
 }
 
-PipelineShape shape_of(const PipelineFlags& flags) {
-  PipelineShape shape;
-  shape.stages = flags.stages;
-  shape.micro_batches = flags.micro_batches;
-  shape.kind = pipeline_kind(flags.kind);
-  shape.chunks = flags.chunks > 0 ? flags.chunks : shape.kind == PipelineKind::kInterleaved ? 2 : 1;
-  check_pipeline(shape);
-  return shape;
-}
-
 PipelineShape shape_of(const PipelineFlags& flags, const ProcessRank& process) {
-  PipelineShape shape = flags.plan.empty() ? shape_of(flags) : shape_in_plan(flags.plan);
-  if (process.ranks % shape.stages != 0)
-    refuse("TSR-4080",
-           fmt::format("{} process{} for {} stages", process.ranks, process.ranks == 1 ? "" : "es", shape.stages),
-           "a multiple of the stages", fmt::format("mpirun -n {} starts them", shape.stages));
-  shape.stage = process.rank % shape.stages;
-  return shape;
+  return shape_of_process(flags.plan.empty() ? pipeline_shape(flags.settings) : shape_in_plan(flags.plan), process);
 }
 
 std::string to_text(const PipelineShape& shape) {

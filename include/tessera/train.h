@@ -62,6 +62,13 @@ struct TrainSettings {
   std::string step;              // a file that the step is written to, as a graph
 };
 
+// A model in stages, one behind the other, which batches go through in parts (docs/parallel.md).
+struct PipelineSettings {
+  int64_t stages = 1, micro_batches = 1;
+  std::string kind = "1f1b";  // or "gpipe", "interleaved": what a stage does when
+  int64_t chunks = 0;         // of the model on each stage; 0: 2 where they are interleaved, else 1
+};
+
 // Borrowed until the call returns. Dimension 0 numbers the samples.
 struct TrainRows {
   tessera_tensor samples, targets;
@@ -78,11 +85,13 @@ struct TrainEpoch {
 
 // Trains the model at `model` and writes it to `output`: a module, FILE.onnx or FILE.graph; empty: nothing is written.
 // `test` may be null. `on_epoch` hears of each epoch, and ends the training where it answers false: what is written
-// then is what has been learnt. Answers a report as JSON, as `tessera train --json` prints it. Of `options` the sizes,
-// the target, the threads and max_memory matter; is_cancelled is asked while the model is compiled. CompileError as the
-// command (docs/errors.md).
+// then is what has been learnt. `processes`: as one of those that mpirun or torchrun has started, all of which call it
+// alike, and have the same answers of `on_epoch`; null: alone. Answers a report as JSON, as `tessera train --json`
+// prints it. Of `options` the sizes, the target, the threads and max_memory matter; is_cancelled is asked while the
+// model is compiled. CompileError as the command (docs/errors.md).
 std::string train_file(const std::string& model, const std::string& output, const TrainSettings& settings,
                        const TrainRows& train, const TrainRows* test = nullptr,
-                       const std::function<bool(const TrainEpoch&)>& on_epoch = {}, const CompileOptions& options = {});
+                       const std::function<bool(const TrainEpoch&)>& on_epoch = {}, const CompileOptions& options = {},
+                       const PipelineSettings* processes = nullptr);
 
 }  // namespace tessera

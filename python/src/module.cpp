@@ -20,6 +20,7 @@
 #include "engine.h"
 #include "graph.h"
 #include "packed.h"
+#include "parallel.h"
 #include "quantize.h"
 #include "schedule.h"
 #include "tessera/aten.h"
@@ -450,6 +451,7 @@ NB_MODULE(_native, m) {
   add_schedule(m);
   add_quantize(m);
   add_train(m);
+  add_parallel(m);
   m.def("version", [] { return std::string(tessera::compiler_version()); }, "The compiler's version.");
   m.def(
       "dtype_name", [](int dtype) { return std::string(tessera_dtype_name(static_cast<tessera_dtype>(dtype))); },

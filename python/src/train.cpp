@@ -38,7 +38,8 @@ TrainRows rows_of(const std::vector<Numbered>& arrays) {
 std::string train(const std::string& model, const std::string& output, const TrainSettings& settings,
                   const std::vector<Numbered>& data, const nb::object& on_epoch, const std::string& target, int threads,
                   const std::map<std::string, std::array<int64_t, 3>>& dims,
-                  const std::map<std::string, std::vector<int64_t>>& shapes, int64_t max_memory) {
+                  const std::map<std::string, std::vector<int64_t>>& shapes, int64_t max_memory,
+                  const std::optional<PipelineSettings>& processes) {
   CompileOptions options;
   options.target = target;
   options.num_threads = threads;
@@ -79,7 +80,8 @@ std::string train(const std::string& model, const std::string& output, const Tra
   std::string report;
   try {
     const nb::gil_scoped_release release;
-    report = train_file(model, output, settings, rows, test ? &*test : nullptr, hear, options);
+    report = train_file(model, output, settings, rows, test ? &*test : nullptr, hear, options,
+                        processes ? &*processes : nullptr);
   } catch (const CompileError&) {
     if (!raised) throw;
   }
@@ -110,6 +112,7 @@ void add_train(nb::module_& m) {
       .def_rw("seed", &TrainSettings::seed)
       .def_rw("in_order", &TrainSettings::in_order)
       .def_rw("leaves", &TrainSettings::leaves)
+      .def_rw("zero", &TrainSettings::zero)
       .def_rw("products", &TrainSettings::products)
       .def_rw("loss_scale", &TrainSettings::loss_scale)
       .def_rw("teacher", &TrainSettings::teacher)
@@ -123,10 +126,18 @@ void add_train(nb::module_& m) {
       .def_rw("qat_bits", &TrainSettings::qat_bits)
       .def_rw("with_step", &TrainSettings::with_step)
       .def_rw("checkpoint", &TrainSettings::checkpoint)
+      .def_rw("checkpoint_steps", &TrainSettings::checkpoint_steps)
       .def_rw("resume", &TrainSettings::resume)
       .def_rw("step", &TrainSettings::step);
+  nb::class_<PipelineSettings>(m, "PipelineSettings", "The stages that processes are; include/tessera/train.h.")
+      .def(nb::init<>())
+      .def_rw("stages", &PipelineSettings::stages)
+      .def_rw("micro_batches", &PipelineSettings::micro_batches)
+      .def_rw("kind", &PipelineSettings::kind)
+      .def_rw("chunks", &PipelineSettings::chunks);
   m.def("train", &train, "model"_a, "output"_a, "settings"_a, "data"_a, "on_epoch"_a.none(), "target"_a, "threads"_a,
-        "dims"_a, "shapes"_a, "max_memory"_a, "Trains a model file, and returns the report as JSON.");
+        "dims"_a, "shapes"_a, "max_memory"_a, "processes"_a.none(),
+        "Trains a model file, and returns the report as JSON.");
 }
 
 }  // namespace tessera::python

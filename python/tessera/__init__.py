@@ -21,7 +21,7 @@ import os
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Union
 
-from . import _native, _options, data, frontend, graph, nn, optim, plots, te
+from . import _native, _options, data, frontend, graph, nn, optim, parallel, plots, te
 from ._capture import capture, jit
 from ._control_flow import cond, scan
 from ._derivatives import grad, hessian, hvp, jacobian, jvp, value_and_grad, vjp
@@ -46,12 +46,12 @@ from .quantization import (
 )
 
 __all__ = [
-    "CalibrationDataReader", "CalibrationMethod", "Error", "ExecutionMode", "GraphOptimizationLevel", "IOBinding",
-    "InferenceSession", "InternalError", "JaxFunction", "Model", "NodeArg", "OpenModel", "OrtValue", "QuantFormat", "QuantType",
-    "SessionOptions", "Tensor", "TensorInfo", "TrainingStep", "arange", "build", "capture", "compile", "compile_file", "concat", "cond",
-    "data", "eager_numerics", "from_jax", "frontend", "full", "get_all_providers", "get_available_providers", "get_device", "grad", "graph",
-    "hessian", "hvp", "jacobian", "jit", "jvp", "load", "nn", "no_grad", "ones", "optim", "plots", "quantize_dynamic", "quantize_static",
-    "scan", "stack", "te", "tensor", "train", "training_step", "value_and_grad", "vjp", "where", "zeros",
+    "CalibrationDataReader", "CalibrationMethod", "Error", "ExecutionMode", "GraphOptimizationLevel", "IOBinding", "InferenceSession",
+    "InternalError", "JaxFunction", "Model", "NodeArg", "OpenModel", "OrtValue", "QuantFormat", "QuantType", "SessionOptions",
+    "Tensor", "TensorInfo", "TrainingStep", "arange", "build", "capture", "compile", "compile_file", "concat", "cond", "data",
+    "eager_numerics", "from_jax", "frontend", "full", "get_all_providers", "get_available_providers", "get_device", "grad", "graph",
+    "hessian", "hvp", "jacobian", "jit", "jvp", "load", "nn", "no_grad", "ones", "optim", "parallel", "plots", "quantize_dynamic",
+    "quantize_static", "scan", "stack", "te", "tensor", "train", "training_step", "value_and_grad", "vjp", "where", "zeros",
 ]
 __version__ = _native.version()
 

@@ -573,6 +573,12 @@ class TrainSettings:
     def leaves(self, arg: int, /) -> None: ...
 
     @property
+    def zero(self) -> int: ...
+
+    @zero.setter
+    def zero(self, arg: int, /) -> None: ...
+
+    @property
     def products(self) -> str: ...
 
     @products.setter
@@ -651,6 +657,12 @@ class TrainSettings:
     def checkpoint(self, arg: str, /) -> None: ...
 
     @property
+    def checkpoint_steps(self) -> int: ...
+
+    @checkpoint_steps.setter
+    def checkpoint_steps(self, arg: int, /) -> None: ...
+
+    @property
     def resume(self) -> str: ...
 
     @resume.setter
@@ -662,8 +674,71 @@ class TrainSettings:
     @step.setter
     def step(self, arg: str, /) -> None: ...
 
-def train(model: str, output: str, settings: TrainSettings, data: Sequence[tuple[Annotated[NDArray, dict(order='C', device='cpu', writable=False)], int]], on_epoch: object | None, target: str, threads: int, dims: Mapping[str, Sequence[int]], shapes: Mapping[str, Sequence[int]], max_memory: int) -> str:
+class PipelineSettings:
+    """The stages that processes are; include/tessera/train.h."""
+
+    def __init__(self) -> None: ...
+
+    @property
+    def stages(self) -> int: ...
+
+    @stages.setter
+    def stages(self, arg: int, /) -> None: ...
+
+    @property
+    def micro_batches(self) -> int: ...
+
+    @micro_batches.setter
+    def micro_batches(self, arg: int, /) -> None: ...
+
+    @property
+    def kind(self) -> str: ...
+
+    @kind.setter
+    def kind(self, arg: str, /) -> None: ...
+
+    @property
+    def chunks(self) -> int: ...
+
+    @chunks.setter
+    def chunks(self, arg: int, /) -> None: ...
+
+def train(model: str, output: str, settings: TrainSettings, data: Sequence[tuple[Annotated[NDArray, dict(order='C', device='cpu', writable=False)], int]], on_epoch: object | None, target: str, threads: int, dims: Mapping[str, Sequence[int]], shapes: Mapping[str, Sequence[int]], max_memory: int, processes: PipelineSettings | None) -> str:
     """Trains a model file, and returns the report as JSON."""
+
+def this_process() -> tuple[int, int, str]:
+    """
+    Its rank, how many there are, and the device that their collectives run on.
+    """
+
+def checked_mesh(text: str) -> str:
+    """The text of a mesh, once it is one."""
+
+class ShardedModel:
+    """
+    A plan for several processes; include/tessera/parallel.h says what it does.
+    """
+
+    def __init__(self, model: Graph, mesh: str, places: Sequence[tuple[str, Sequence[int]]], bytes_per_second: float, latency_seconds: float) -> None: ...
+
+    def text(self, values: bool) -> str:
+        """As `tessera parallelize` prints it."""
+
+    def json(self) -> str:
+        """As --json prints it."""
+
+    @property
+    def ranks(self) -> int:
+        """How many processes it is for."""
+
+    def sharding(self, value: str) -> str:
+        """How a value lies; empty: there is none of this name."""
+
+    def graph(self, rank: int) -> Graph:
+        """What a rank runs."""
+
+    def save(self, folder: str) -> None:
+        """Writes it to a folder."""
 
 def version() -> str:
     """The compiler's version."""

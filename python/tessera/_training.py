@@ -15,6 +15,7 @@ from ._dtypes import NUMBER
 from ._errors import Error
 from ._flag_words import in_python
 from ._graph import Graph
+from .parallel import DeviceMesh, rank
 from .plots import draw_losses, pyplot
 
 Size = Union[int, "tuple[int, int]", "tuple[int, int, int]"]
@@ -27,9 +28,10 @@ _ARGUMENTS: dict[str, tuple[str, Mapping[str, str] | None]] = {
 } | {
     f"--{name.replace('_', '-')}": (name, None)
     for name in (
-        "loss", "label_smoothing", "optimizer", "lr", "schedule", "warmup", "momentum", "weight_decay", "clip_norm", "epochs", "batch",
-        "seed", "leaves", "products", "loss_scale", "distill_weight", "temperature", "feature_weight", "prune", "importance", "qat_bits",
-        "checkpoint", "resume", "step", "scale", "max_memory",
+        "loss", "label_smoothing", "optimizer", "lr", "schedule", "warmup", "momentum", "weight_decay", "clip_norm", "epochs",
+        "batch", "seed", "leaves", "zero", "micro_batches", "pipeline", "chunks", "products", "loss_scale", "distill_weight",
+        "temperature", "feature_weight", "prune", "importance", "qat_bits", "checkpoint", "checkpoint_steps", "resume", "step",
+        "scale", "max_memory",
     )
 }
 
@@ -60,6 +62,23 @@ def _path_of(model: Any, name: str, folder: str) -> str:
             file.write(model.SerializeToString())
         return path
     raise TypeError(f"{name} is a {type(model).__name__}; expected a path, a tessera.graph.Graph or an onnx.ModelProto")
+
+
+def _processes(mesh: DeviceMesh | str | None, micro_batches: int, pipeline: str, chunks: int) -> _native.PipelineSettings | None:
+    """The stages that processes are; None: this one trains alone."""
+    settings = _native.PipelineSettings()
+    settings.micro_batches, settings.kind = _options.number("micro_batches", micro_batches, 64), _options.text("pipeline", pipeline)
+    settings.chunks = _options.number("chunks", chunks, 64)
+    if mesh is None:
+        if settings.micro_batches != 1:
+            raise Error(f"micro_batches={micro_batches} without a mesh", id="TSR-4080", legal='mesh="stage=2", as many processes')
+        return None
+    grid = mesh if isinstance(mesh, DeviceMesh) else DeviceMesh(mesh)
+    if grid.names not in (("data",), ("stage",), ("data", "stage")):
+        raise Error(f"the mesh {grid} for training", id="TSR-2110", legal="data=N, stage=N, or data=N,stage=M")
+    grid._require_size()
+    settings.stages = grid.size("stage") if "stage" in grid.names else 1
+    return settings
 
 
 def _progress(epochs: int) -> Callable[[dict[str, Any]], None]:
@@ -99,6 +118,11 @@ def train(
     shuffle: bool = True,
     seed: int = 0,
     leaves: int = 0,
+    mesh: DeviceMesh | str | None = None,
+    zero: int = 0,
+    micro_batches: int = 1,
+    pipeline: str = "1f1b",
+    chunks: int = 0,
     products: str = "f32",
     loss_scale: float = 0.0,
     teacher: Any = None,
@@ -112,6 +136,7 @@ def train(
     qat_bits: int = 8,
     with_step: bool = False,
     checkpoint: str | os.PathLike[str] | None = None,
+    checkpoint_steps: int = 0,
     resume: str | os.PathLike[str] | None = None,
     step: str | os.PathLike[str] | None = None,
     curve: str | os.PathLike[str] | None = None,
@@ -132,6 +157,11 @@ def train(
     ``qat_bits`` bits in mind, and what is written has integers; ``features`` are values of the teacher and of the model that
     learn to be like them. ``with_step`` writes two modules in one file, which :func:`load` takes by their names, "infer" and "step".
 
+    With ``mesh`` (:func:`tessera.parallel.world`, or a mesh of the axes ``data`` and ``stage``) the processes that ``mpirun`` or
+    ``torchrun`` has started train together, each of which calls this with the same arguments: a batch is shared along ``data``, and
+    the model is cut into stages along ``stage``, through which batches go in ``micro_batches``, as ``pipeline`` ("1f1b", "gpipe",
+    "interleaved") says; ``zero`` is what each keeps a part of only (docs/parallel.md). The first one writes; all have the result.
+
     ``on_epoch`` gets {"epoch", "loss", "accuracy", "test_right", "test_total", "test_loss", "steps_per_second"} after each epoch, and
     ends the training where it answers False: what has been learnt is written then. ``verbose`` prints a line instead.
     ``curve`` is a picture of every step's loss, as the file's name says: PNG, SVG, PDF (by matplotlib).
@@ -149,19 +179,21 @@ def train(
     settings.frozen = [frozen] if isinstance(frozen, str) else list(frozen)
     settings.epochs, settings.batch = _options.number("epochs", epochs, 64), _options.number("batch", batch, 64)
     settings.in_order, settings.seed = not shuffle, _options.number("seed", seed, 64)
-    settings.leaves = _options.number("leaves", leaves, 64)
+    settings.leaves, settings.zero = _options.number("leaves", leaves, 64), _options.number("zero", zero, 64)
     settings.products, settings.loss_scale = products, float(loss_scale)
     settings.distill_weight, settings.temperature = float(distill_weight), float(temperature)
     settings.features, settings.feature_weight = list(features.items()), float(feature_weight)
     settings.prune = "" if prune is None else prune if isinstance(prune, str) else repr(float(prune))
     settings.importance, settings.qat, settings.qat_bits = importance, bool(qat), _options.number("qat_bits", qat_bits)
-    settings.with_step = bool(with_step)
+    settings.with_step, settings.checkpoint_steps = bool(with_step), _options.number("checkpoint_steps", checkpoint_steps, 64)
+    processes = _processes(mesh, micro_batches, pipeline, chunks)
     settings.checkpoint, settings.resume, settings.step = ("" if path is None else os.fspath(path) for path in (checkpoint, resume, step))
     given_dims, given_shapes = _options.dims_and_shapes(dims, shapes)
     if curve is not None:
         pyplot()  # is missing before the first step or never
     data = _rows("", samples, targets) + ([] if test is None else _rows("test ", *test))
-    hear = on_epoch if on_epoch or not verbose else _progress(settings.epochs)
+    is_first = processes is None or rank() == 0
+    hear = on_epoch if on_epoch or not (verbose and is_first) else _progress(settings.epochs)
     with tempfile.TemporaryDirectory() as folder:
         path = _path_of(model, "model", folder)
         settings.teacher = "" if teacher is None else _path_of(teacher, "teacher", folder)
@@ -170,12 +202,12 @@ def train(
                 path, "" if output is None else os.fspath(output), settings, data, hear,
                 "native" if target is None else _options.text("target", target),
                 0 if threads is None else _options.number("threads", threads), given_dims, given_shapes,
-                0 if max_memory is None else _options.amount(max_memory),
+                0 if max_memory is None else _options.amount(max_memory), processes,
             )
         except Error as error:
             raise Error(in_python(error.message, _ARGUMENTS), id=error.id, node=error.node, legal=in_python(error.legal, _ARGUMENTS),
                         hint=in_python(error.hint, _ARGUMENTS), reason=error.reason) from None
     result = json.loads(report)
-    if curve is not None:
+    if curve is not None and is_first:
         draw_losses(curve, os.path.basename(path), result["losses"])
     return result

@@ -500,6 +500,15 @@ def random_bits(x0: Operand, x1: Operand | None = None, /, *, shape: Sequence[in
     shape (ints): the result's extents
     """
 
+def rank_shift(x0: Operand, /, *, mesh: str, axes: str, by: int, turn: int | None = None, name: str = "") -> Value:
+    """What the rank of a group has that stands so many places before each; zeros where none does.
+
+    mesh (string): all ranks, "data=2,model=4"
+    axes (string): along which a group lies: "data"
+    turn (int, may be left out): not 0: the collective stays in its place, and differs from those of other turns
+    by (int): how many places before it the rank stands whose operand a rank gets
+    """
+
 def receive(x0: Operand, /, *, mesh: str, axes: str, peer: int, message: int, shape: Sequence[int | str], dtype: DTypeLike, turn: int | None = None, name: str = "") -> Value:
     """Gets a tensor of another rank; messages stand in order behind what has no elements.
 

@@ -15,7 +15,8 @@ typedef enum tsr_collective_kind {
   TSR_REDUCE_SCATTER = 3,
   TSR_ALL_TO_ALL = 4,
   TSR_SEND = 5,
-  TSR_RECEIVE = 6
+  TSR_RECEIVE = 6,
+  TSR_RANK_SHIFT = 7
 } tsr_collective_kind;
 
 typedef enum tsr_collective_combiner {
@@ -49,7 +50,8 @@ typedef struct tsr_collective_row {
   uint32_t groups;  /* offset of uint32_t[num_ranks]: group by group, the ranks in the order in which operands stand */
   uint32_t peer;    /* of a message: the other rank */
   uint32_t message; /* its number, which no other one between the two ranks has */
-  uint32_t reserved;
+  int32_t shift;    /* of TSR_RANK_SHIFT: a rank gets the operand of the one so many places before it in its group; 0 of
+                     * all others */
 } tsr_collective_row;
 
 #endif /* TESSERA_ABI_COLLECTIVE_ABI_H_ */

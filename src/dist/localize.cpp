@@ -9,6 +9,7 @@
 #include <set>
 #include <utility>
 
+#include "dist/forms.h"
 #include "support/error.h"
 
 namespace tessera::inline dist {
@@ -42,16 +43,17 @@ Tensor part_of(const Tensor& whole, const std::vector<int64_t>& begin, const std
 class Localizer {
  public:
   Localizer(const Graph& graph, const ShardingPlan& plan, int64_t rank, const OpTable& ops)
-      : graph_(graph), plan_(plan), rank_(rank), ops_(ops), builder_(local_) {}
+      : graph_(graph), plan_(plan), rank_(rank), ops_(ops), builder_(local_), forms_(graph, plan.mesh, plan.speed) {}
 
   Graph run() {
     local_.name = graph_.name;
     for (const ValueId input : graph_.inputs) {
       const ValueId whole = local_.add_input(graph_.value(input).name, graph_.type(input));
-      Sharding all = Sharding::replicated(graph_.type(input).shape.size());
+      const Sharding all = Sharding::replicated(graph_.type(input).shape.size());
       have_[{input, all.to_string()}] = whole;
       builder_.set_loc(graph_.value(input).name);
-      moved(input, all, plan_.values[index(input)]);
+      moved(input, all, moves_between(all, plan_.values[index(input)], graph_.type(input), plan_.mesh, plan_.speed));
+      made(input);
     }
     for (size_t n = 0; n < graph_.nodes().size(); ++n) add(graph_.nodes()[n], plan_.nodes[n]);
     for (const ValueId output : graph_.outputs) {
@@ -74,12 +76,21 @@ class Localizer {
   }
 
   // The value as the plan's node needs it.
-  ValueId needed(ValueId value, const Sharding& sharding) { return moved(value, plan_.values[index(value)], sharding); }
+  ValueId needed(ValueId value, const Sharding& sharding) {
+    const auto [from, moves] = forms_.bring(value, sharding);
+    return moved(value, from, moves);
+  }
 
-  ValueId moved(ValueId value, const Sharding& from, const Sharding& to) {
+  // It is there as the plan has it.
+  void made(ValueId value) {
+    forms_.add(value, plan_.values[index(value)]);
+    if (!plan_.forms.empty() && plan_.forms[index(value)]) needed(value, *plan_.forms[index(value)]);
+  }
+
+  ValueId moved(ValueId value, const Sharding& from, const std::vector<Move>& moves) {
     Sharding now = from;
     ValueId at = have_.at({value, from.to_string()});
-    for (const Move& move : moves_between(from, to)) {
+    for (const Move& move : moves) {
       now = after_move(now, move);
       const auto [known, is_new] = have_.try_emplace({value, now.to_string()}, -1);
       if (is_new) known->second = do_move(value, at, move);
@@ -169,6 +180,7 @@ class Localizer {
     for (const NodePlan::Window& window : plan.windows) inputs[0] = with_halo(node, window, inputs[0], attrs);
     if (!plan.looked_up.empty()) {
       have_[{node.outputs[0], plan.results[0].to_string()}] = look_up(node, plan, inputs, attrs, names[0]);
+      made(node.outputs[0]);
       return;
     }
     const std::vector<ValueId> results = builder_.add_multi(*node.op, inputs, attrs, node.regions, names);
@@ -177,6 +189,7 @@ class Localizer {
       check(static_dims(local_.type(results[i]).shape) == static_dims(want.shape),
             "a part of another shape than planned: " + graph_.value(node.outputs[i]).name);
       have_[{node.outputs[i], plan.results[i].to_string()}] = results[i];
+      made(node.outputs[i]);
     }
   }
 
@@ -189,8 +202,8 @@ class Localizer {
     return op("slice", {value}, {{"starts", starts}, {"sizes", sizes}, {"steps", steps}});
   }
 
-  // The rows that this rank's windows need: what stands at all ranks' borders is gathered, and the neighbours' is
-  // taken. What is padding is said by the attributes.
+  // The rows that this rank's windows need: neighbours give each other what stands at their borders, as much as any of
+  // them needs. What is padding is said by the attributes.
   ValueId with_halo(const Node& node, const NodePlan::Window& window, ValueId own, Attrs& attrs) {
     const Halo halo = halo_of(graph_, node, window, plan_.mesh);
     const int d = window.dim;
@@ -207,27 +220,24 @@ class Localizer {
       pads[dim - 2] = padding;
       attrs.set(name, pads);
     }
-    std::vector<ValueId> parts;
-    const int64_t border = halo.before + halo.after;
-    ValueId borders = -1;
-    if (border > 0) {
-      std::vector<ValueId> given;
-      if (halo.before > 0) given.push_back(to_front(rows(own, d, each - halo.before, halo.before), d));
-      if (halo.after > 0) given.push_back(to_front(rows(own, d, 0, halo.after), d));
-      const ValueId both = given.size() == 1 ? given[0] : op("concat", given, {{"axis", int64_t{0}}});
-      const std::string loc = builder_.loc();
-      builder_.set_loc("halo " + graph_.value(node.inputs[0]).name);
-      borders = op("all_gather", {both}, {{"mesh", plan_.mesh.to_string()}, {"axes", window.axis}},
-                   graph_.value(node.inputs[0]).name + ".halo");
+    const auto from_neighbour = [&](int64_t begin, int64_t count, int64_t by) {
+      if (count == 0) return ValueId{-1};
+      const std::string name = graph_.value(node.inputs[0]).name, loc = builder_.loc();
+      const ValueId border = rows(own, d, begin, count);
+      builder_.set_loc("halo " + name);
+      const ValueId given = op("rank_shift", {border},
+                               {{"mesh", plan_.mesh.to_string()}, {"axes", window.axis}, {"by", by}}, name + ".halo");
       builder_.set_loc(loc);
-    }
+      return given;
+    };
+    const ValueId above = from_neighbour(each - halo.before, halo.before, 1), below = from_neighbour(0, halo.after, -1);
     const int64_t before = std::max<int64_t>(place * each - first, 0),
                   after = std::max<int64_t>(last + 1 - (place + 1) * each, 0);
-    if (before > 0)
-      parts.push_back(from_front(rows(borders, 0, (place - 1) * border + halo.before - before, before), d));
     const int64_t begin = std::max<int64_t>(first - place * each, 0), end = std::min(last + 1 - place * each, each);
+    std::vector<ValueId> parts;
+    if (before > 0) parts.push_back(rows(above, d, halo.before - before, before));
     parts.push_back(rows(own, d, begin, end - begin));
-    if (after > 0) parts.push_back(from_front(rows(borders, 0, (place + 1) * border + halo.before, after), d));
+    if (after > 0) parts.push_back(rows(below, d, 0, after));
     return parts.size() == 1 ? parts[0] : op("concat", parts, {{"axis", int64_t{d}}});
   }
 
@@ -278,6 +288,7 @@ class Localizer {
                              part_of(*whole, local_begin(sharding, whole->dims(), plan_.mesh, rank_),
                                      local_dims(sharding, whole->dims(), plan_.mesh)))));
     have_[{value, sharding.to_string()}] = builder_.add(*node.op, {}, attrs, graph_.value(value).name);
+    made(value);
   }
 
   const Graph& graph_;
@@ -287,6 +298,7 @@ class Localizer {
   Graph local_;
   GraphBuilder builder_;
   std::map<std::pair<ValueId, std::string>, ValueId> have_;  // by value and sharding
+  Forms forms_;
 };
 
 }  // namespace
@@ -296,32 +308,34 @@ Graph localize(const Graph& graph, const ShardingPlan& plan, int64_t rank, const
 }
 
 std::vector<PlannedMove> planned_collectives(const Graph& graph, const ShardingPlan& plan) {
-  std::vector<PlannedMove> moves;
-  std::set<std::pair<ValueId, std::string>> have;
-  const auto bring = [&](ValueId value, const Sharding& from, const Sharding& to) {
-    Sharding now = from;
-    for (const Move& move : moves_between(from, to)) {
-      const TensorType part = local_type(graph.type(value), now, plan.mesh);
-      int64_t elements = 1;
-      for (const int64_t d : part.dims()) elements *= d;
+  std::vector<PlannedMove> planned;
+  Forms forms(graph, plan.mesh, plan.speed);
+  const auto bring = [&](ValueId value, const Sharding& to) {
+    auto [now, moves] = forms.bring(value, to);
+    for (const Move& move : moves) {
+      const int64_t bytes = local_bytes(graph.type(value), now, plan.mesh);
       now = after_move(now, move);
-      if (!have.emplace(value, now.to_string()).second || move.kind == MoveKind::kKeepPart) continue;
-      moves.push_back({graph.value(value).name, move, sent_bytes(move, dtype_bytes(part.dtype, elements), plan.mesh)});
+      if (move.kind != MoveKind::kKeepPart)
+        planned.push_back({graph.value(value).name, move, sent_bytes(move, bytes, plan.mesh)});
     }
   };
+  const auto made = [&](ValueId value) {
+    forms.add(value, plan.values[index(value)]);
+    if (!plan.forms.empty() && plan.forms[index(value)]) bring(value, *plan.forms[index(value)]);
+  };
+  for (const ValueId input : graph.inputs) made(input);
   for (size_t n = 0; n < graph.nodes().size(); ++n) {
     const Node& node = graph.nodes()[n];
-    for (size_t i = 0; i < node.inputs.size(); ++i)
-      bring(node.inputs[i], plan.values[index(node.inputs[i])], plan.nodes[n].operands[i]);
+    for (size_t i = 0; i < node.inputs.size(); ++i) bring(node.inputs[i], plan.nodes[n].operands[i]);
     for (const NodePlan::Window& window : plan.nodes[n].windows)
       if (const int64_t bytes = halo_bytes(graph, node, plan.nodes[n], window, plan.mesh); bytes > 0)
-        moves.push_back({graph.value(node.inputs[0]).name + ".halo",
-                         {MoveKind::kAllGather, window.axis, CollectiveCombiner::kNone, -1, -1},
-                         bytes});
+        planned.push_back({graph.value(node.inputs[0]).name + ".halo",
+                           {MoveKind::kShift, window.axis, CollectiveCombiner::kNone, -1, -1},
+                           bytes});
+    for (const ValueId output : node.outputs) made(output);
   }
-  for (const ValueId output : graph.outputs)
-    bring(output, plan.values[index(output)], Sharding::replicated(graph.type(output).shape.size()));
-  return moves;
+  for (const ValueId output : graph.outputs) bring(output, Sharding::replicated(graph.type(output).shape.size()));
+  return planned;
 }
 
 }  // namespace tessera::inline dist

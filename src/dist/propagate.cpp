@@ -8,6 +8,8 @@
 #include <utility>
 
 #include "dist/factors.h"
+#include "dist/forms.h"
+#include "dist/node_choices.h"
 #include "dist/redistribute.h"
 #include "support/error.h"
 
@@ -27,27 +29,49 @@ std::vector<int64_t> dims_of(const Graph& graph, ValueId value) {
 }
 
 int64_t bytes_of(const Graph& graph, ValueId value, const Sharding& sharding, const Mesh& mesh) {
-  int64_t count = 1;
-  for (const int64_t d : local_dims(sharding, dims_of(graph, value), mesh)) count *= d;
-  return dtype_bytes(graph.type(value).dtype, count);
+  return local_bytes(graph.type(value), sharding, mesh);
 }
 
-// Of a type that ranks add, multiply and compare (runtime/comm).
-bool is_combined(DType dtype) {
-  return dtype == DType::kF64 || dtype == DType::kF32 || (is_int(dtype) && dtype_bits(dtype) >= 8);
+bool is_constant(const Graph& graph, ValueId value) {
+  const Node* producer = graph.producer(value);
+  return producer && producer->op->kind == OpKind::kConstant;
 }
 
-// Parts of tensors are whole bytes.
-bool is_cut(DType dtype) { return dtype_bits(dtype) >= 8; }
+std::pair<ValueId, Sharding> pinned_value(const Graph& graph, const Mesh& mesh, const std::string& name,
+                                          const Sharding& sharding) {
+  std::vector<std::string> names;
+  for (size_t v = 0; v < graph.values().size(); ++v) {
+    const auto value = static_cast<ValueId>(v);
+    if (graph.producer(value) && !is_constant(graph, value)) continue;
+    if (!graph.producer(value) || !graph.type(value).shape.empty()) names.push_back(graph.value(value).name);
+    if (graph.value(value).name != name) continue;
+    const std::string what = fmt::format("'{}', which is {}", name, graph.type(value).to_string());
+    const std::string wrong = check_sharding(sharding, dims_of(graph, value), mesh);
+    if (!wrong.empty() || !sharding.partial.empty())
+      refuse(fmt::format("{}{} for {}", sharding.to_string(), wrong.empty() ? "" : ": " + wrong, what),
+             "dimensions that the mesh axes divide evenly, nothing partial");
+    if (!sharding.is_replicated() && !is_cut(graph.type(value).dtype))
+      refuse(fmt::format("{} for {}", sharding.to_string(), what), "elements of a byte or more");
+    for (const auto& dim : sharding.dims)
+      if (dim.size() > 1) refuse(fmt::format("{} for '{}'", sharding.to_string(), name), "one mesh axis a dimension");
+    return {value, sharding};
+  }
+  refuse(fmt::format("'{}' is to be sharded, and is no input or constant", name),
+         fmt::format("{}", fmt::join(names, ", ")));
+}
 
 class Propagation {
  public:
   Propagation(const Graph& graph, const Mesh& mesh, const Pins& pins, const RankSpeed& speed)
-      : graph_(graph), mesh_(mesh), speed_(speed), known_(graph.values().size(), false) {
+      : graph_(graph), mesh_(mesh), speed_(speed), ways_(graph, mesh, speed), known_(graph.values().size(), false) {
     plan_.mesh = mesh;
+    plan_.speed = speed;
     for (const Value& value : graph.values()) plan_.values.push_back(Sharding::replicated(value.type.shape.size()));
     for (const ValueId input : graph.inputs) known_[index(input)] = true;
-    for (const auto& [name, sharding] : pins) pin(name, sharding);
+    for (const auto& [value, sharding] : pinned_values(graph, mesh, pins)) {
+      plan_.values[index(value)] = sharding;
+      known_[index(value)] = true;
+    }
   }
 
   ShardingPlan run() {
@@ -56,58 +80,15 @@ class Propagation {
   }
 
  private:
-  bool is_constant(ValueId value) const {
-    const Node* producer = graph_.producer(value);
-    return producer && producer->op->kind == OpKind::kConstant;
-  }
+  bool is_constant(ValueId value) const { return tessera::is_constant(graph_, value); }
 
-  void pin(const std::string& name, const Sharding& sharding) {
-    for (size_t v = 0; v < graph_.values().size(); ++v) {
-      const auto value = static_cast<ValueId>(v);
-      if (graph_.value(value).name != name || (graph_.producer(value) && !is_constant(value))) continue;
-      const std::string wrong = check_sharding(sharding, dims_of(graph_, value), mesh_);
-      if (!wrong.empty() || !sharding.partial.empty())
-        refuse(fmt::format("{}{} for '{}', which is {}", sharding.to_string(), wrong.empty() ? "" : ": " + wrong, name,
-                           graph_.type(value).to_string()),
-               "dimensions that the mesh axes divide evenly, nothing partial");
-      if (!sharding.is_replicated() && !is_cut(graph_.type(value).dtype))
-        refuse(fmt::format("{} for '{}', which is {}", sharding.to_string(), name, graph_.type(value).to_string()),
-               "elements of a byte or more");
-      for (const auto& dim : sharding.dims)
-        if (dim.size() > 1) refuse(fmt::format("{} for '{}'", sharding.to_string(), name), "one mesh axis a dimension");
-      plan_.values[v] = sharding;
-      known_[v] = true;
-      return;
-    }
-    std::vector<std::string> names;
-    for (size_t v = 0; v < graph_.values().size(); ++v) {
-      const auto value = static_cast<ValueId>(v);
-      if (!graph_.producer(value) || (is_constant(value) && !graph_.type(value).shape.empty()))
-        names.push_back(graph_.value(value).name);
-    }
-    refuse(fmt::format("'{}' is to be sharded, and is no input or constant", name),
-           fmt::format("{}", fmt::join(names, ", ")));
-  }
-
-  NodePlan whole(const Node& node) const {
-    NodePlan plan;
-    for (const ValueId input : node.inputs)
-      plan.operands.push_back(Sharding::replicated(graph_.type(input).shape.size()));
-    for (const ValueId output : node.outputs)
-      plan.results.push_back(Sharding::replicated(graph_.type(output).shape.size()));
-    return plan;
-  }
-
-  // A way to give a node's work to the places of a mesh axis.
-  struct Choice {
-    const Factor* factor = nullptr;  // null: every place does all
-    int passes = -1;                 // instead: this operand stays partial, and so does the result
+  struct Choice : MeshChoice {
     double seconds = 0;
     double moving = 0;  // of them: for operands that are no constants
   };
 
   NodePlan decide(const Node& node) {
-    NodePlan plan = whole(node);
+    NodePlan plan = ways_.whole(node);
     if (node.op->kind == OpKind::kConstant) {
       plan.results[0] = plan_.values[index(node.outputs[0])];
       return plan;
@@ -144,15 +125,15 @@ class Propagation {
     std::vector<std::string> refused;
     for (const Factor& factor : factors.factors) {
       std::string reason = factor.refused;
-      if (reason.empty()) reason = why_not(node, factors, factor, axis, plan);
-      if (reason.empty()) choices.push_back({&factor});
+      if (reason.empty()) reason = ways_.why_not(node, factors, factor, axis, plan);
+      if (reason.empty()) choices.push_back({{&factor}});
       else if (follows(node, factor, axis))
         refused.push_back(fmt::format("{} not along {}: {}", axis.name, factor.name, reason));
     }
     for (size_t o = 0; o < node.inputs.size(); ++o)
       if (known_[index(node.inputs[o])] && is_partial_sum(node.inputs[o], axis) && factors.linear[o] &&
           is_combined(graph_.type(node.outputs[0]).dtype))
-        choices.push_back({nullptr, static_cast<int>(o)});
+        choices.push_back({{nullptr, static_cast<int>(o)}});
     for (Choice& choice : choices) price(node, factors, axis, plan, choice);
     const bool is_cut = std::any_of(node.inputs.begin(), node.inputs.end(), [&](ValueId v) {
       return !is_constant(v) && plan_.values[index(v)].dim_of(axis.name) >= 0;
@@ -172,7 +153,7 @@ class Propagation {
       if (!is_cut && cuts_constant(a) != cuts_constant(b)) return cuts_constant(a);
       return a.seconds < b.seconds;
     });
-    apply(factors, axis, *best, plan);
+    NodeChoices::apply(factors, axis, *best, plan);
     if (!best->factor && best->passes < 0)
       for (const std::string& reason : refused) remark(node, reason);
   }
@@ -213,108 +194,51 @@ class Propagation {
            });
   }
 
-  std::string why_not(const Node& node, const NodeFactors& factors, const Factor& factor, const MeshAxis& axis,
-                      const NodePlan& plan) const {
-    if (factor.extent % axis.extent != 0 || factor.extent == 0)
-      return fmt::format("{} is not divided evenly by {}", factor.extent, axis.extent);
-    if (factor.result_dim < 0 && !factor.looked_up && factors.combiner == CollectiveCombiner::kNone)
-      return "nothing combines the parts";
-    const DType result = graph_.type(node.outputs[0]).dtype;
-    if (factor.result_dim < 0 && !is_combined(result))
-      return fmt::format("ranks do not combine {}", dtype_name(result));
-    if (factor.result_dim >= 0 && !is_cut(result)) return fmt::format("{} is not cut", dtype_name(result));
-    if (factor.result_dim >= 0 && !plan.results[0].dims[static_cast<size_t>(factor.result_dim)].empty())
-      return "another mesh axis divides it";
-    if (std::all_of(factor.operand_dims.begin(), factor.operand_dims.end(), [](int d) { return d < 0; }) &&
-        factor.result_dim < 0)
-      return "no operand has it";
-    for (size_t o = 0; o < factor.operand_dims.size(); ++o)
-      if (const DType operand = graph_.type(node.inputs[o]).dtype; factor.operand_dims[o] >= 0 && !is_cut(operand))
-        return fmt::format("{} is not cut", dtype_name(operand));
-    for (size_t o = 0; o < factor.operand_dims.size(); ++o)
-      if (factor.operand_dims[o] >= 0 && !plan.operands[o].dims[static_cast<size_t>(factor.operand_dims[o])].empty())
-        return "another mesh axis divides it";
-    if (factor.reach) {
-      const auto d = static_cast<size_t>(factor.result_dim);
-      const int64_t rows = dims_of(graph_, node.inputs[0])[d];
-      if (!tessera::halo_of(*factor.reach, rows, factor.extent, axis.extent))
-        return fmt::format("{} rows are not divided so that windows end at neighbours", rows);
-    }
-    NodePlan divided = plan;
-    apply(factors, axis, {&factor}, divided);
-    if (!local_attrs(graph_, node, divided, mesh_)) return "its attributes say whole sizes";
-    return "";
-  }
-
-  static CollectiveCombiner combiner_of(const NodeFactors& factors, const Factor& factor) {
-    return factor.looked_up ? CollectiveCombiner::kSum : factors.combiner;
-  }
-
-  static void apply(const NodeFactors& factors, const MeshAxis& axis, const Choice& choice, NodePlan& plan) {
-    if (choice.passes >= 0) {
-      for (Sharding* s : {&plan.operands[static_cast<size_t>(choice.passes)], &plan.results[0]})
-        s->partial.push_back({axis.name, CollectiveCombiner::kSum});
-      return;
-    }
-    if (!choice.factor) return;
-    for (size_t o = 0; o < choice.factor->operand_dims.size(); ++o)
-      if (const int d = choice.factor->operand_dims[o]; d >= 0)
-        plan.operands[o].dims[static_cast<size_t>(d)].push_back(axis.name);
-    if (const int d = choice.factor->result_dim; d >= 0)
-      plan.results[0].dims[static_cast<size_t>(d)].push_back(axis.name);
-    else plan.results[0].partial.push_back({axis.name, combiner_of(factors, *choice.factor)});
-    if (choice.factor->looked_up) plan.looked_up.push_back(axis.name);
-    if (choice.factor->reach) plan.windows.push_back({axis.name, choice.factor->result_dim, *choice.factor->reach});
-  }
-
-  double sending(int64_t bytes) const {
-    return bytes == 0 ? 0 : speed_.latency_seconds + static_cast<double>(bytes) / speed_.bytes_per_second;
-  }
-
   void price(const Node& node, const NodeFactors& factors, const MeshAxis& axis, const NodePlan& plan,
              Choice& choice) const {
     NodePlan chosen = plan;
-    apply(factors, axis, choice, chosen);
-    int64_t touched = bytes_of(graph_, node.outputs[0], chosen.results[0], mesh_);
+    NodeChoices::apply(factors, axis, choice, chosen);
     for (size_t o = 0; o < node.inputs.size(); ++o) {
-      touched += bytes_of(graph_, node.inputs[o], chosen.operands[o], mesh_);
       if (!known_[index(node.inputs[o])]) continue;
       // Along this axis alone; the others' moves are there whatever this one does.
       const Sharding& has = plan_.values[index(node.inputs[o])];
-      for (const Move& move : moves_between(has, chosen.operands[o])) {
+      for (const Move& move : moves_between(has, chosen.operands[o], graph_.type(node.inputs[o]), mesh_, speed_)) {
         if (move.axis != axis.name) continue;
-        double seconds = sending(sent_bytes(move, bytes_of(graph_, node.inputs[o], has, mesh_), mesh_));
+        double seconds = ways_.sending(sent_bytes(move, bytes_of(graph_, node.inputs[o], has, mesh_), mesh_));
         if (move.kind == MoveKind::kReduceScatter) seconds *= 2;  // some later node will gather what this one scatters
         choice.seconds += seconds;
         if (!is_constant(node.inputs[o])) choice.moving += seconds;
       }
     }
     if (choice.factor && choice.factor->result_dim < 0)
-      choice.seconds +=
-          sending(sent_bytes({MoveKind::kAllReduce, axis.name, combiner_of(factors, *choice.factor), -1, -1},
-                             bytes_of(graph_, node.outputs[0], chosen.results[0], mesh_), mesh_));
+      choice.seconds += ways_.sending(
+          sent_bytes({MoveKind::kAllReduce, axis.name, NodeChoices::combiner_of(factors, *choice.factor), -1, -1},
+                     bytes_of(graph_, node.outputs[0], chosen.results[0], mesh_), mesh_));
     if (choice.factor && choice.factor->reach) {
-      const double seconds = sending(halo_bytes(graph_, node, chosen, chosen.windows.back(), mesh_));
+      const double seconds = ways_.sending(halo_bytes(graph_, node, chosen, chosen.windows.back(), mesh_));
       choice.seconds += seconds;
       choice.moving += seconds;
     }
-    double operations = 2;
-    for (const Factor& factor : factors.factors)
-      if (!factor.looked_up) operations *= static_cast<double>(std::max<int64_t>(factor.extent, 1));
-    if (choice.factor) operations /= static_cast<double>(axis.extent);
-    for (const auto& dim : plan.results[0].dims) operations /= static_cast<double>(mesh_.group_size(dim));
-    choice.seconds +=
-        static_cast<double>(touched) / speed_.memory_bytes_per_second + operations / speed_.operations_per_second;
+    double sharers = choice.factor ? static_cast<double>(axis.extent) : 1;
+    for (const auto& dim : plan.results[0].dims) sharers *= static_cast<double>(mesh_.group_size(dim));
+    choice.seconds += ways_.working(node, factors, chosen, sharers);
   }
 
   const Graph& graph_;
   const Mesh& mesh_;
   const RankSpeed& speed_;
+  const NodeChoices ways_;
   std::vector<bool> known_;
   ShardingPlan plan_;
 };
 
 }  // namespace
+
+std::map<ValueId, Sharding> pinned_values(const Graph& graph, const Mesh& mesh, const Pins& pins) {
+  std::map<ValueId, Sharding> values;
+  for (const auto& [name, sharding] : pins) values.insert(pinned_value(graph, mesh, name, sharding));
+  return values;
+}
 
 Halo halo_of(const Graph& graph, const Node& node, const NodePlan::Window& window, const Mesh& mesh) {
   const auto d = static_cast<size_t>(window.dim);
@@ -329,7 +253,7 @@ int64_t halo_bytes(const Graph& graph, const Node& node, const NodePlan& plan, c
   const Halo halo = halo_of(graph, node, window, mesh);
   const int64_t places = mesh.group_size({window.axis});
   const int64_t own = dims_of(graph, node.inputs[0])[static_cast<size_t>(window.dim)] / places;
-  return bytes_of(graph, node.inputs[0], plan.operands[0], mesh) / own * (halo.before + halo.after) * (places - 1);
+  return bytes_of(graph, node.inputs[0], plan.operands[0], mesh) / own * (halo.before + halo.after);
 }
 
 TensorType local_type(const TensorType& type, const Sharding& sharding, const Mesh& mesh) {
@@ -365,17 +289,22 @@ std::string plan_text(const Graph& graph, const ShardingPlan& plan) {
   const auto value_text = [&](ValueId v, const Sharding& sharding) {
     return fmt::format("%{}: {}{}", graph.value(v).name, graph.type(v).to_string(), sharding.to_string());
   };
+  Forms forms(graph, plan.mesh, plan.speed);
   const auto move_lines = [&](ValueId v, const Sharding& to) {
-    Sharding now = plan.values[index(v)];
-    for (const Move& move : moves_between(now, to)) {
+    auto [now, moves] = forms.bring(v, to);
+    for (const Move& move : moves) {
       const int64_t sent = sent_bytes(move, bytes_of(graph, v, now, plan.mesh), plan.mesh);
       now = after_move(now, move);
       text += fmt::format("  {} %{} over {}: {}{}\n", move_kind_name(move.kind), graph.value(v).name, move.axis,
                           now.to_string(), sent > 0 ? fmt::format(", {} bytes", sent) : "");
     }
   };
+  const auto made = [&](ValueId v) {
+    forms.add(v, plan.values[index(v)]);
+    if (!plan.forms.empty() && plan.forms[index(v)]) move_lines(v, *plan.forms[index(v)]);
+  };
   for (const ValueId input : graph.inputs)
-    text += fmt::format("input {}\n", value_text(input, plan.values[index(input)]));
+    text += fmt::format("input {}\n", value_text(input, plan.values[index(input)])), made(input);
   for (size_t n = 0; n < graph.nodes().size(); ++n) {
     const Node& node = graph.nodes()[n];
     for (size_t i = 0; i < node.inputs.size(); ++i) move_lines(node.inputs[i], plan.nodes[n].operands[i]);
@@ -390,6 +319,7 @@ std::string plan_text(const Graph& graph, const ShardingPlan& plan) {
     for (const ValueId input : node.inputs) operands += (operands.empty() ? "%" : ", %") + graph.value(input).name;
     for (const ValueId output : node.outputs)
       text += fmt::format("{} = {}({})\n", value_text(output, plan.values[index(output)]), node.op->name, operands);
+    for (const ValueId output : node.outputs) made(output);
   }
   for (const ValueId output : graph.outputs) {
     move_lines(output, Sharding::replicated(graph.type(output).shape.size()));

@@ -13,10 +13,12 @@
 #pragma once
 
 #include <map>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "dist/factors.h"
+#include "dist/redistribute.h"
 #include "graph/graph.h"
 #include "graph/op_def.h"
 #include "types/sharding.h"
@@ -39,21 +41,18 @@ struct NodePlan {
 
 struct ShardingPlan {
   Mesh mesh;
+  RankSpeed speed;               // by which values are brought from one sharding to another
   std::vector<Sharding> values;  // by value, as it is made
   std::vector<NodePlan> nodes;   // by node
+  // By value: a form that it is brought to once it is made, before somebody needs another one; empty: none has any.
+  std::vector<std::optional<Sharding>> forms;
   std::vector<std::string> remarks;
-};
-
-// Links between ranks, and what a rank does itself, for the costs.
-struct RankSpeed {
-  double bytes_per_second = 5e9;  // that a rank sends
-  double latency_seconds = 2e-5;  // of a collective
-  double memory_bytes_per_second = 1e10;
-  double operations_per_second = 3e10;
 };
 
 // By the name of a graph's input or constant.
 using Pins = std::map<std::string, Sharding>;
+// The same by value. UserError TSR-2110 for a pin of something else, or that does not fit.
+std::map<ValueId, Sharding> pinned_values(const Graph& graph, const Mesh& mesh, const Pins& pins);
 
 // Results of the graph are brought to every rank by whoever runs the plan (localize.h). REQUIRES: no states, no checks,
 // no symbols; composites are done whole by every rank, so open those that are to be divided.
@@ -63,8 +62,8 @@ ShardingPlan propagate(const Graph& graph, const Mesh& mesh, const Pins& pins, c
 // The node for parts: with the sizes among its attributes that are those of its result's. Null attributes where the
 // operator's inference does not give the part of the result then.
 std::optional<Attrs> local_attrs(const Graph& graph, const Node& node, const NodePlan& plan, const Mesh& mesh);
-// How many rows ranks get of their neighbours for a window of the node, and how many bytes each of them sends for it:
-// all give all others what stands at their borders.
+// How many rows ranks get of their neighbours for a window of the node, and how many bytes one between two others sends
+// for that.
 Halo halo_of(const Graph& graph, const Node& node, const NodePlan::Window& window, const Mesh& mesh);
 int64_t halo_bytes(const Graph& graph, const Node& node, const NodePlan& plan, const NodePlan::Window& window,
                    const Mesh& mesh);

@@ -23,6 +23,7 @@ uint32_t kind_number(CollectiveKind kind) {
     case CollectiveKind::kAllToAll: return TSR_ALL_TO_ALL;
     case CollectiveKind::kSend: return TSR_SEND;
     case CollectiveKind::kReceive: return TSR_RECEIVE;
+    case CollectiveKind::kShift: return TSR_RANK_SHIFT;
   }
   throw InternalError("a collective of no kind");
 }
@@ -131,6 +132,7 @@ DeviceImage generate_collectives(const Program& program, int32_t device, const T
       row.message = static_cast<uint32_t>(collective->message);
       sends_messages = true;
     }
+    row.shift = static_cast<int32_t>(collective->shift);
     row.groups = image.put(groups.data(), groups.size() * sizeof(uint32_t));
     rows.push_back(row);
   }

@@ -3,15 +3,25 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <filesystem>
+#include <limits>
 #include <map>
+#include <optional>
 #include <set>
 #include <string_view>
 
+#include <nlohmann/json.hpp>
+
 #include "diagnose/text_table.h"
+#include "dist/cheapest_plan.h"
 #include "driver/compile.h"
 #include "driver/pass_runner.h"
+#include "driver/process_rank.h"
+#include "graph/printer.h"
 #include "graph_passes/rewrite/decompose.h"
 #include "ops/op_table.h"
+#include "ops/op_util.h"
+#include "package/atomic_file.h"
 #include "support/error.h"
 
 namespace tessera::inline driver {
@@ -46,6 +56,7 @@ Pins pins_of(const Graph& graph, const ParallelOptions& options) {
              "an input or a constant, and how it lies: x=@{data,_}");
     pins[text.substr(0, at)] = sharding;
   }
+  if (options.searches) return pins;
   const int data = options.mesh.find("data");
   for (const ValueId input : graph.inputs) {
     const auto dims = static_dims(graph.type(input).shape);
@@ -78,23 +89,88 @@ RankCost cost_of(Graph graph, const RankSpeed& speed, const DriverOptions& compi
 
 }  // namespace
 
-ParallelPlan make_parallel_plan(const Graph& model, const ParallelOptions& options, const DriverOptions& compile) {
+Mesh mesh_named(const std::string& text) {
+  Mesh mesh;
+  if (const std::string wrong = parse_mesh(text, mesh); !wrong.empty())
+    refuse("TSR-2110", fmt::format("--mesh {}: {}", text, wrong), "axes with extents, such as data=2,model=2");
+  return mesh;
+}
+
+namespace {
+
+void refuse_what_is_open(const Graph& model) {
   if (!model.states.empty() || !model.checks.empty() || !model.symbols.empty())
     refuse("TSR-2111",
            fmt::format("the model has {}", !model.symbols.empty()  ? "sizes that are no numbers"
                                            : !model.states.empty() ? "states"
                                                                    : "checks of a run's values"),
            "a model without states whose sizes are numbers", "fix open sizes with --dim or --shape");
+}
+
+// Weights and what a run takes are those of the planned program of a rank; where they are too much together, weights
+// have to be less.
+void search(ParallelPlan& plan, const Pins& pins, const ParallelOptions& options, const DriverOptions& compile) {
+  int64_t most = options.most_memory;
+  constexpr int kTries = 4;
+  for (int i = 0; i < kTries; ++i) {
+    CheapestPlan found = cheapest_plan(plan.graph, options.mesh, pins, options.speed, most);
+    plan.shardings = std::move(found.plan);
+    plan.search = {found.seconds, found.bound, found.branches};
+    plan.rank = cost_of(graph_of_rank(plan, 0), options.speed, compile);
+    if (options.most_memory == 0 || plan.rank.weight_bytes + plan.rank.arena_bytes <= options.most_memory) return;
+    most = std::min(most - 1, options.most_memory - plan.rank.arena_bytes);
+    if (most <= 0) break;
+  }
+  refuse("TSR-2112",
+         fmt::format("{} on each of {} ranks are too little", bytes_text(static_cast<double>(options.most_memory)),
+                     options.mesh.ranks()),
+         fmt::format("{} or more for this plan, or more ranks",
+                     bytes_text(static_cast<double>(plan.rank.weight_bytes + plan.rank.arena_bytes))));
+}
+
+}  // namespace
+
+ParallelPlan make_parallel_plan(const Graph& model, const ParallelOptions& options, const DriverOptions& compile) {
+  refuse_what_is_open(model);
   ParallelPlan plan;
   plan.graph = opened(model);
-  plan.shardings = propagate(plan.graph, options.mesh, pins_of(plan.graph, options), options.speed);
+  const Pins pins = pins_of(plan.graph, options);
+  if (options.searches) {
+    search(plan, pins, options, compile);
+  } else {
+    plan.shardings = propagate(plan.graph, options.mesh, pins, options.speed);
+    plan.rank = cost_of(graph_of_rank(plan, 0), options.speed, compile);
+  }
   plan.collectives = planned_collectives(plan.graph, plan.shardings);
-  plan.rank = cost_of(graph_of_rank(plan, 0), options.speed, compile);
   plan.alone = cost_of(model, options.speed, compile);
   for (const PlannedMove& move : plan.collectives)
     plan.collective_seconds +=
         options.speed.latency_seconds + static_cast<double>(move.bytes) / options.speed.bytes_per_second;
   return plan;
+}
+
+ParallelPlan make_parallel_plan(const Graph& model, int64_t ranks, ParallelOptions options,
+                                const DriverOptions& compile) {
+  refuse_what_is_open(model);
+  options.searches = true;
+  const Graph graph = opened(model);
+  std::optional<UserError> refused;
+  std::optional<Mesh> best;
+  double least = std::numeric_limits<double>::infinity();
+  for (int64_t first = 1; first * first <= ranks; ++first) {
+    if (ranks % first != 0) continue;
+    options.mesh = first == 1 ? Mesh{{{"model", ranks}}} : Mesh{{{"data", first}, {"model", ranks / first}}};
+    try {
+      const CheapestPlan found =
+          cheapest_plan(graph, options.mesh, pins_of(graph, options), options.speed, options.most_memory);
+      if (found.seconds < least) least = found.seconds, best = options.mesh;
+    } catch (const UserError& error) {
+      if (!refused) refused = error;
+    }
+  }
+  if (!best) throw UserError(*refused);
+  options.mesh = *best;
+  return make_parallel_plan(model, options, compile);
 }
 
 Graph graph_of_rank(const ParallelPlan& plan, int64_t rank) {
@@ -113,6 +189,9 @@ std::string to_text(const ParallelPlan& plan, bool values) {
   text += fmt::format("{} ranks; of each: weights {} (alone {}), memory of a run {} (alone {})\n",
                       plan.shardings.mesh.ranks(), bytes(plan.rank.weight_bytes), bytes(plan.alone.weight_bytes),
                       bytes(plan.rank.arena_bytes), bytes(plan.alone.arena_bytes));
+  if (plan.search)
+    text += fmt::format("the cheapest plan: {:.3f} ms by its model, and none is below {:.3f} ms (gap {:.2f} %)\n",
+                        1e3 * plan.search->seconds, 1e3 * plan.search->bound, 100 * plan.search->gap());
   std::map<std::pair<std::string, std::string>, std::pair<int, int64_t>> kinds;
   int64_t sent = 0;
   for (const PlannedMove& move : plan.collectives) {
@@ -128,6 +207,58 @@ std::string to_text(const ParallelPlan& plan, bool values) {
                       1e3 * (plan.rank.compute_seconds + plan.collective_seconds), 1e3 * plan.rank.compute_seconds,
                       1e3 * plan.collective_seconds, 1e3 * plan.alone.compute_seconds);
   return text;
+}
+
+nlohmann::json to_json(const ParallelPlan& plan, const std::string& model) {
+  nlohmann::json collectives = nlohmann::json::array();
+  for (const PlannedMove& move : plan.collectives)
+    collectives.push_back({{"kind", move_kind_name(move.move.kind)},
+                           {"value", move.value},
+                           {"axis", move.move.axis},
+                           {"bytes", move.bytes}});
+  nlohmann::json json = {{"model", model},
+                         {"mesh", plan.shardings.mesh.to_string()},
+                         {"weight_bytes", plan.rank.weight_bytes},
+                         {"arena_bytes", plan.rank.arena_bytes},
+                         {"weight_bytes_alone", plan.alone.weight_bytes},
+                         {"arena_bytes_alone", plan.alone.arena_bytes},
+                         {"collectives", collectives},
+                         {"compute_seconds", plan.rank.compute_seconds},
+                         {"collective_seconds", plan.collective_seconds},
+                         {"compute_seconds_alone", plan.alone.compute_seconds}};
+  if (plan.search)
+    json["search"] = {{"seconds", plan.search->seconds}, {"bound", plan.search->bound}, {"gap", plan.search->gap()}};
+  return json;
+}
+
+namespace {
+
+std::string graph_file(const std::string& folder, int64_t rank) {
+  return (std::filesystem::path(folder) / fmt::format("rank{}.graph", rank)).string();
+}
+
+}  // namespace
+
+void write_plan(const ParallelPlan& plan, const std::string& folder) {
+  std::filesystem::create_directories(folder);
+  const int64_t ranks = plan.shardings.mesh.ranks();
+  for (int64_t rank = 0; rank < ranks; ++rank)
+    write_file(graph_file(folder, rank), "output", print(graph_of_rank(plan, rank)));
+  // Of a plan for more ranks that was here before.
+  std::error_code ignored;
+  for (int64_t rank = ranks; std::filesystem::remove(graph_file(folder, rank), ignored);) ++rank;
+  const nlohmann::json about = {{"mesh", plan.shardings.mesh.to_string()}, {"ranks", ranks}};
+  write_file((std::filesystem::path(folder) / "plan.json").string(), "output", about.dump() + "\n");
+}
+
+std::string model_of_rank(const std::string& path) {
+  if (!std::filesystem::is_regular_file(std::filesystem::path(path) / "plan.json")) return path;
+  const ProcessRank process = process_rank();
+  int64_t ranks = 0;
+  while (std::filesystem::exists(graph_file(path, ranks))) ++ranks;
+  require_processes(process, ranks, fmt::format("'{}' is a plan", path),
+                    fmt::format("mpirun -n {} tessera run {}", ranks, path));
+  return graph_file(path, process.rank);
 }
 
 }  // namespace tessera::inline driver

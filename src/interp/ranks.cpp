@@ -31,6 +31,7 @@ std::optional<Collective> collective_of(const Node& node) {
     collective.peer = node.attrs.get<int64_t>("peer");
     collective.message = node.attrs.get<int64_t>("message");
   }
+  collective.shift = node.attrs.get_or<int64_t>("by", 0);
   return collective;
 }
 
@@ -61,6 +62,10 @@ Tensor collect(const Collective& c, const std::vector<const Tensor*>& operands, 
   const auto operand = [&](int64_t member) -> const Tensor& {
     return *operands[static_cast<size_t>(group[static_cast<size_t>(member)])];
   };
+  if (c.kind == CollectiveKind::kShift) {
+    const int64_t from = own - c.shift;
+    return from >= 0 && from < n ? operand(from) : Tensor(type.dtype, *static_dims(type.shape));
+  }
   const int64_t elements = operand(0).num_elements(), part = elements / n;
   Tensor result(type.dtype, *static_dims(type.shape));
   const bool is_real = is_float(type.dtype);

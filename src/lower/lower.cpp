@@ -307,6 +307,7 @@ class GraphLowering {
       collective.peer = node.attrs.get<int64_t>("peer");
       collective.message = node.attrs.get<int64_t>("message");
     }
+    collective.shift = node.attrs.get_or<int64_t>("by", 0);
     check(parse_mesh(mesh, collective.mesh).empty() &&
               parse_mesh_axes(node.attrs.get<std::string>("axes"), collective.mesh, collective.axes).empty(),
           "a collective without a mesh: " + node.loc);

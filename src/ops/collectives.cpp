@@ -1,4 +1,4 @@
-// all_reduce, all_gather, reduce_scatter, all_to_all, send, receive: what the ranks of a mesh do together
+// all_reduce, all_gather, reduce_scatter, all_to_all, rank_shift, send, receive: what the ranks of a mesh do together
 // (types/collective.h).
 //
 // A node of theirs means, of one rank, what this rank gets where all have the same operand. That is what these
@@ -207,6 +207,52 @@ std::vector<ValueId> reduce_scatter_gradient(Adjoint& a) {
 // Part i of rank j is part j of rank i: done twice, nothing has moved.
 std::vector<ValueId> all_to_all_gradient(Adjoint& a) { return {a.op("all_to_all", {a.gradient()}, a.attrs())}; }
 
+// ---- rank_shift ----
+
+int64_t shift_of(const OpContext& ctx) {
+  const int64_t by = ctx.attrs.get_int("by");
+  if (by == 0 || by > kMostRanks || by < -kMostRanks)
+    ctx.fail("TSR-2037", "by = " + std::to_string(by), "a number of places, not 0");
+  return by;
+}
+
+std::vector<TensorType> infer_rank_shift(const OpContext& ctx) {
+  group_of(ctx);
+  shift_of(ctx);
+  require_dtype(ctx, 0, is_movable, kMovableTypes);
+  return {TensorType{ctx.inputs[0].dtype, ctx.inputs[0].shape, {}}};
+}
+
+// What the first rank gets: of those behind it, or nothing.
+bool first_rank_gets(const OpContext& ctx) { return shift_of(ctx) < 0 && -shift_of(ctx) < group_of(ctx).ranks; }
+
+Tensor evaluate_rank_shift(const OpContext& ctx, const std::vector<const Tensor*>& inputs) {
+  const TensorType type = infer_rank_shift(ctx)[0];
+  return first_rank_gets(ctx) ? *inputs[0] : Tensor(type.dtype, *static_dims(type.shape));
+}
+LoopProgram rank_shift_loops(const OpContext& ctx) {
+  const TensorType type = infer_rank_shift(ctx)[0];
+  if (first_rank_gets(ctx)) return moving_loops(ctx, type, Source::kSame);
+  const int64_t n = extent_of(ctx, type.shape, 0, type.shape.size());
+  LoopProgram program = start_loops(ctx, type.dtype, n);
+  const BufferPtr& out = program.params[1];
+  program.body =
+      n == 0 ? seq({}) : serial_loop("i", n, [&](const Var& i) { return store(out, {i}, const_of(type.dtype, 0)); });
+  return program;
+}
+
+std::vector<AttrDef> shift_attributes() {
+  std::vector<AttrDef> attrs = attributes(false);
+  attrs.push_back({"by", AttrKind::kInt, true, "how many places before it the rank stands whose operand a rank gets"});
+  return attrs;
+}
+
+std::vector<ValueId> rank_shift_gradient(Adjoint& a) {
+  Attrs back = a.attrs();
+  back.set("by", -a.attrs().get<int64_t>("by"));
+  return {a.op("rank_shift", {a.gradient()}, back)};
+}
+
 // ---- messages ----
 
 void check_message(const OpContext& ctx, size_t after) {
@@ -332,6 +378,26 @@ graph @main(%x: f32[4]) -> (%y: f32[4]) {
   %y = all_to_all(%x) {axes = "data", mesh = "data=2"} : f32[4]
 }
 run x = 1 2 3 4 -> y = 1 2 1 2
+)",
+  };
+  return op;
+}
+
+const OpDef& rank_shift_op() {
+  static const OpDef op{
+      .name = "rank_shift",
+      .doc = "What the rank of a group has that stands so many places before each; zeros where none does.",
+      .kind = OpKind::kProcedure,
+      .attrs = shift_attributes(),
+      .infer = infer_rank_shift,
+      .evaluate = evaluate_rank_shift,
+      .loops = rank_shift_loops,
+      .gradient = rank_shift_gradient,
+      .example = R"(
+graph @main(%x: f32[2]) -> (%y: f32[2]) {
+  %y = rank_shift(%x) {axes = "rows", by = -1, mesh = "rows=4"} : f32[2]
+}
+run x = 1 2 -> y = 1 2
 )",
   };
   return op;

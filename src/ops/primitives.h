@@ -17,6 +17,7 @@ const std::vector<OpDef>& compare_ops();  // compare.cpp
 const OpDef& all_gather_op();            // collectives.cpp
 const OpDef& all_reduce_op();            // collectives.cpp
 const OpDef& all_to_all_op();            // collectives.cpp
+const OpDef& rank_shift_op();            // collectives.cpp
 const OpDef& bind_size_op();             // bind_size.cpp
 const OpDef& bitcast_op();               // bitcast.cpp
 const OpDef& broadcast_op();             // broadcast.cpp
@@ -67,6 +68,7 @@ inline constexpr const OpDef& (*kPrimitives[])() = {
     all_gather_op,
     all_reduce_op,
     all_to_all_op,
+    rank_shift_op,
     bind_size_op,
     bitcast_op,
     broadcast_op,

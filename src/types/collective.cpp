@@ -7,8 +7,8 @@
 namespace tessera::inline types {
 namespace {
 
-constexpr std::array<std::string_view, 6> kKinds = {"all_reduce", "all_gather", "reduce_scatter",
-                                                    "all_to_all", "send",       "receive"};
+constexpr std::array<std::string_view, 7> kKinds = {"all_reduce", "all_gather", "reduce_scatter", "all_to_all",
+                                                    "send",       "receive",    "rank_shift"};
 constexpr std::array<std::string_view, 5> kCombiners = {"none", "sum", "prod", "min", "max"};
 
 template <typename Enum, size_t n>
@@ -26,12 +26,12 @@ std::string_view next_word(std::string_view& text) {
   return word;
 }
 
-// The next word as a number; -1 where it is none.
-int64_t next_number(std::string_view& text) {
+// The next word as a number; `none` where it is none.
+int64_t next_number(std::string_view& text, int64_t none = -1) {
   const std::string_view word = next_word(text);
-  int64_t number = -1;
+  int64_t number = none;
   const auto [end, error] = std::from_chars(word.data(), word.data() + word.size(), number);
-  return error == std::errc() && end == word.data() + word.size() ? number : -1;
+  return error == std::errc() && end == word.data() + word.size() ? number : none;
 }
 
 }  // namespace
@@ -53,6 +53,7 @@ std::string Collective::to_string() const {
   return "collective " + std::string(collective_kind_name(kind)) + " " +
          std::string(collective_combiner_name(combiner)) + " over " + along + " of " + mesh.to_string() +
          (is_message() ? " with " + std::to_string(peer) + " message " + std::to_string(message) : "") +
+         (kind == CollectiveKind::kShift ? " by " + std::to_string(shift) : "") +
          (turn != 0 ? " in turn " + std::to_string(turn) : "") + " as " + name;
 }
 
@@ -73,6 +74,10 @@ std::optional<Collective> Collective::parse(std::string_view text) {
       return std::nullopt;
   }
   std::string_view word = next_word(text);
+  if (result.kind == CollectiveKind::kShift) {
+    if (word != "by" || (result.shift = next_number(text, 0)) == 0) return std::nullopt;
+    word = next_word(text);
+  }
   if (word == "in") {
     if (next_word(text) != "turn" || (result.turn = next_number(text)) < 1) return std::nullopt;
     word = next_word(text);

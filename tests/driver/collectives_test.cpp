@@ -127,6 +127,12 @@ std::vector<double> expected(const Collective& c, const std::vector<Tensor>& ope
     case CollectiveKind::kAllToAll:
       for (int64_t m = 0; m < n; ++m)
         for (int64_t i = 0; i < part; ++i) result.push_back(at(m, own * part + i));
+      break;
+    case CollectiveKind::kShift:
+      for (int64_t i = 0; i < elements; ++i)
+        result.push_back(own - c.shift >= 0 && own - c.shift < n ? at(own - c.shift, i) : 0);
+      break;
+    default: ADD_FAILURE() << "no collective";
   }
   return result;
 }
@@ -136,9 +142,13 @@ TEST(Collectives, EveryKindOverEveryGroupOfAMesh) {
   for (const char* mesh : {"data=2", "data=3", "data=2,model=2"})
     for (const char* axes : {"data", "model", "data,model", "model,data"})
       for (const char* kind : {"all_reduce sum", "all_reduce prod", "all_reduce min", "all_reduce max",
-                               "all_gather none", "reduce_scatter sum", "reduce_scatter max", "all_to_all none"})
+                               "all_gather none", "reduce_scatter sum", "reduce_scatter max", "all_to_all none",
+                               "rank_shift none 1", "rank_shift none -1", "rank_shift none 2"})
         for (const char* dtype : {"f32", "i64"}) {
-          const auto c = Collective::parse(fmt::format("collective {} over {} of {} as y", kind, axes, mesh));
+          const std::string what = kind;
+          const size_t end = what.starts_with("rank_shift") ? what.rfind(' ') : what.size();
+          const auto c = Collective::parse(fmt::format("collective {} over {} of {}{} as y", what.substr(0, end), axes,
+                                                       mesh, end < what.size() ? " by" + what.substr(end) : ""));
           if (!c) continue;  // the mesh has no such axis
           const int64_t n = c->group_size(), rows = 12;
           const int64_t results = c->kind == CollectiveKind::kAllGather       ? rows * n
@@ -150,7 +160,8 @@ TEST(Collectives, EveryKindOverEveryGroupOfAMesh) {
           const std::string text = fmt::format(
               "graph @main(%x: {0}[{1}]) -> (%z: {0}[{2}]) {{\n  %a = add(%x, %x) : {0}[{1}]\n"
               "  %y = {3}(%a) {{axes = \"{4}\", mesh = \"{5}\"{6}}} : {0}[{2}]\n  %z = neg(%y) : {0}[{2}]\n}}\n",
-              dtype, rows, results, collective_kind_name(c->kind), axes, mesh, combiner);
+              dtype, rows, results, collective_kind_name(c->kind), axes, mesh,
+              c->shift != 0 ? fmt::format(", by = {}", c->shift) : combiner);
           SCOPED_TRACE(text);
           Ranks ranks(module_of(text));
           const DType type = dtype == std::string("f32") ? DType::kF32 : DType::kI64;

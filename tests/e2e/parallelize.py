@@ -7,6 +7,7 @@ import pathlib
 import shutil
 import subprocess
 import sys
+import time
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 sys.path[:0] = [str(ROOT / "tests/python"), str(ROOT / "examples/parallel")]
@@ -30,6 +31,19 @@ class Parallelize(CliTest):
 
     def plan(self, mesh, *arguments):
         return json.loads(self.tessera("parallelize", "gpt.graph", "--mesh", mesh, "--json", *arguments)[0])
+
+    def mpirun(self, ranks, *arguments):
+        command = [MPIRUN, "--allow-run-as-root", "--oversubscribe", "-n", ranks, cli_support.TESSERA, *arguments]
+        done = subprocess.run([str(part) for part in command], cwd=self.folder, capture_output=True, text=True, timeout=300,
+                              env=self.environment)
+        self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
+        return done.stdout
+
+    def assert_processes_agree(self, ranks):
+        """What the plan computes of x.npy is y.npy."""
+        self.mpirun(ranks, "run", "plan", "--input", "@x.npy", "--output", "@z.npy", "--threads", 1, "--no-cache")
+        want = numpy.load(self.folder / "y.npy")
+        self.assertLessEqual(numpy.abs(numpy.load(self.folder / "z.npy") - want).max(), 1e-5 * numpy.abs(want).max())
 
     def test_tensor_parallel_volume(self):
         """Columns, then rows: of each layer one sum behind attention and one behind the perceptron."""
@@ -62,18 +76,81 @@ class Parallelize(CliTest):
             self.skipTest(reason)
         numpy.save(self.folder / "x.npy", numpy.random.default_rng(0).integers(0, WORDS, (BATCH, LENGTH)))
         self.tessera("run", "gpt.graph", "--input", "@x.npy", "--output", "@y.npy", "--threads", 1)
-        want = numpy.load(self.folder / "y.npy")
         for mesh, ranks in (("data=2,model=2", 4), ("model=2", 2), ("data=2", 2), ("data=2,model=2,rows=2", 8)):
             with self.subTest(mesh):
                 self.tessera("parallelize", "gpt.graph", "--mesh", mesh, "-o", "plan")
-                command = [MPIRUN, "--allow-run-as-root", "--oversubscribe", "-n", ranks, cli_support.TESSERA, "run", "plan",
-                           "--input", "@x.npy", "--output", "@z.npy", "--threads", 1, "--no-cache"]
-                done = subprocess.run([str(part) for part in command], cwd=self.folder, capture_output=True, text=True,
-                                      timeout=300, env=self.environment)
-                self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
-                got = numpy.load(self.folder / "z.npy")
-                self.assertLessEqual(numpy.abs(got - want).max(), 1e-5 * numpy.abs(want).max())
+                self.assert_processes_agree(ranks)
                 shutil.rmtree(self.folder / "plan")
+
+    def test_doctor_measures_links(self):
+        if not MPIRUN:
+            reason = "there is no mpirun: scripts/setup.sh installs it"
+            print("skipped:", reason)
+            self.skipTest(reason)
+        for more in ([], ["--json"]):
+            out = self.mpirun(2, "doctor", "--comm", *more)
+            if not more:
+                self.assertRegex(out, r"^2 processes, by mpi\n.*collective +bytes +ms +GB/s sent.*\nall_reduce +8 ")
+                self.assertRegex(out, r"\nplans for them: tessera parallelize \.\.\. --latency [\d.]+ --bandwidth [\d.]+\n$")
+                continue
+            measured = json.loads(out)
+            self.assertEqual((measured["ranks"], len(measured["collectives"])), (2, 12))
+            self.assertGreater(measured["bandwidth_gbytes"], 0)
+            self.assertGreater(measured["latency_us"], 0)
+        _, err = self.tessera("doctor", "--comm", code=1)
+        self.assertIn("error TSR-4080: --comm in one process alone", err)
+
+    def test_search(self):
+        """The plan of all that is cheapest: never above what is found node by node, and four processes run it."""
+        out, _ = self.tessera("parallelize", "gpt.graph", "--mesh", "data=2,model=2", "--auto", "-o", "plan")
+        self.assertRegex(out, r"\nthe cheapest plan: [\d.]+ ms by its model, and none is below [\d.]+ ms \(gap 0\.00 %\)\n")
+        by_node, found = self.plan("data=2,model=2"), self.plan("data=2,model=2", "--auto")
+        self.assertAlmostEqual(found["search"]["gap"], 0, delta=1e-9)
+        predicted = lambda plan: plan["compute_seconds"] + plan["collective_seconds"]
+        self.assertLess(predicted(found), 1.1 * predicted(by_node))
+        eight = json.loads(self.tessera("parallelize", "gpt.graph", "--devices", 8, "--json")[0])
+        self.assertIn(eight["mesh"], ("model=8", "data=2,model=4"))
+        free = found["weight_bytes"] + found["arena_bytes"]
+        tight = self.plan("model=4", "--max-memory", int(0.6 * (found["weight_bytes_alone"] + found["arena_bytes_alone"])))
+        self.assertLess(tight["weight_bytes"], 0.6 * tight["weight_bytes_alone"])
+        self.assertGreater(free, 0)
+        _, err = self.tessera("parallelize", "gpt.graph", "--mesh", "model=2", "--max-memory", 20000, code=1)
+        self.assertIn("error TSR-2112: ", err)
+        _, err = self.tessera("parallelize", "gpt.graph", "--mesh", "model=2", "--devices", 2, code=1)
+        self.assertIn("error TSR-4080: --mesh with --devices", err)
+        if not MPIRUN:
+            return
+        numpy.save(self.folder / "x.npy", numpy.random.default_rng(0).integers(0, WORDS, (BATCH, LENGTH)))
+        self.tessera("run", "gpt.graph", "--input", "@x.npy", "--output", "@y.npy", "--threads", 1)
+        self.assert_processes_agree(4)
+
+    def test_a_hundred_layers(self):
+        make_gpt.gpt(100, 32, 4, LENGTH, BATCH, WORDS).save(self.folder / "deep.graph")
+        begin = time.monotonic()
+        found = json.loads(self.tessera("parallelize", "deep.graph", "--mesh", "data=2,model=4", "--auto", "--json")[0])
+        print(f"a GPT of 100 layers over data=2,model=4: gap {100 * found['search']['gap']:.3f} %, {time.monotonic() - begin:.1f} s")
+        self.assertLess(found["search"]["gap"], 0.05)
+
+    def test_halos_go_to_neighbours(self):
+        """Convolutions of an image in strips: rows of the border are all that is sent before the outputs are gathered."""
+        random = numpy.random.default_rng(1)
+        g = graph.Graph("strips")
+        x = g.input("x", numpy.float32, (1, 3, 32, 24))
+        attrs = {"strides": [1, 1], "pads_begin": [1, 1], "pads_end": [1, 1], "dilations": [1, 1], "input_dilations": [1, 1], "groups": 1}
+        for i, (inputs, outputs) in enumerate(((3, 8), (8, 8))):
+            weight = random.standard_normal((outputs, inputs, 3, 3)).astype(numpy.float32)
+            x = graph.relu(graph.conv(x, g.constant(weight, name=f"w{i}"), **attrs))
+        g.output("y", x)
+        g.save(self.folder / "strips.graph")
+        arguments = ("--mesh", "rows=4", "--pin", "x=@{_,_,rows,_}", "--latency", 0)
+        plan = json.loads(self.tessera("parallelize", "strips.graph", *arguments, "--json", "-o", "plan")[0])
+        sent = [(move["kind"], move["bytes"]) for move in plan["collectives"]]
+        self.assertEqual(sent, [("rank_shift", 2 * 3 * 24 * 4), ("rank_shift", 2 * 8 * 24 * 4), ("all_gather", 3 * 8 * 8 * 24 * 4)])
+        if not MPIRUN:
+            return
+        numpy.save(self.folder / "x.npy", random.standard_normal((1, 3, 32, 24)).astype(numpy.float32))
+        self.tessera("run", "strips.graph", "--input", "@x.npy", "--output", "@y.npy", "--threads", 1)
+        self.assert_processes_agree(4)
 
     def test_constants_of_parts(self):
         """What is computed of constants alone is constant, but each rank has its own part of it."""

@@ -517,7 +517,8 @@ TEST(Gradients, Collectives) {
   constexpr size_t kRanks = 3;
   for (const Collective& row :
        {Collective{"all_reduce", "sum"}, Collective{"all_reduce", "max"}, Collective{"all_reduce", "min"},
-        Collective{"all_gather", ""}, Collective{"reduce_scatter", "sum"}, Collective{"all_to_all", ""}}) {
+        Collective{"all_gather", ""}, Collective{"reduce_scatter", "sum"}, Collective{"all_to_all", ""},
+        Collective{"rank_shift", ""}}) {
     SCOPED_TRACE(std::string(row.op) + " " + row.kind);
     Graph graph;
     GraphBuilder builder(graph);
@@ -527,6 +528,7 @@ TEST(Gradients, Collectives) {
     const ValueId x = graph.add_input("x", real({3, 2}));
     Attrs attrs = {{"mesh", std::string("data=3")}, {"axes", std::string("data")}};
     if (*row.kind) attrs.set("kind", std::string(row.kind));
+    if (row.op == std::string("rank_shift")) attrs.set("by", int64_t{-1});
     const ValueId y = op(row.op, {x}, attrs);
     const ValueId weights = graph.add_input("w", graph.type(y));
     graph.outputs = {op("reduce", {op("mul", {y, weights})},

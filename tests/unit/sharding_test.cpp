@@ -1,7 +1,9 @@
 // Shardings: their text, moves between all pairs of them, factors of nodes, and random graphs whose local graphs, run
 // side by side, give what the whole graph gives.
 #include <algorithm>
+#include <chrono>
 #include <cmath>
+#include <map>
 #include <random>
 
 #include <fmt/format.h>
@@ -70,38 +72,149 @@ TEST(Sharding, Text) {
   EXPECT_EQ(local_begin(both, {16, 3}, mesh, 6), (std::vector<int64_t>{12, 0}));
 }
 
-// All shardings of a matrix over a mesh, one mesh axis a dimension.
-std::vector<Sharding> all_shardings(const Mesh& mesh, bool with_partial) {
+// All shardings over a mesh that a tensor can have, one mesh axis a dimension.
+std::vector<Sharding> all_shardings(const Mesh& mesh, const std::vector<int64_t>& dims, bool with_partial) {
   std::vector<Sharding> found;
-  const auto ways = static_cast<int64_t>(std::pow(4, mesh.axes.size()));
+  const auto choices = static_cast<int64_t>(dims.size()) + 2;
+  const auto ways = static_cast<int64_t>(std::pow(choices, mesh.axes.size()));
   for (int64_t way = 0; way < ways; ++way) {
-    Sharding s = Sharding::replicated(2);
+    Sharding s = Sharding::replicated(dims.size());
     int64_t rest = way;
-    bool fits = true;
     for (const MeshAxis& axis : mesh.axes) {
-      if (rest % 4 == 1 || rest % 4 == 2) s.dims[static_cast<size_t>(rest % 4 - 1)].push_back(axis.name);
-      if (rest % 4 == 3) s.partial.push_back({axis.name, CollectiveCombiner::kSum});
-      rest /= 4;
+      const int64_t choice = rest % choices;
+      if (choice > 0 && choice + 1 < choices) s.dims[static_cast<size_t>(choice - 1)].push_back(axis.name);
+      if (choice + 1 == choices) s.partial.push_back({axis.name, CollectiveCombiner::kSum});
+      rest /= choices;
     }
-    for (const auto& dim : s.dims) fits = fits && dim.size() <= 1;
-    if (fits && (with_partial || s.partial.empty())) found.push_back(s);
+    const bool fits = std::all_of(s.dims.begin(), s.dims.end(), [](const auto& dim) { return dim.size() <= 1; });
+    if (fits && check_sharding(s, dims, mesh).empty() && (with_partial || s.partial.empty())) found.push_back(s);
   }
   return found;
 }
+std::vector<Sharding> all_shardings(const Mesh& mesh, bool with_partial) {
+  return all_shardings(mesh, {8, 16}, with_partial);
+}
 
-TEST(Redistribution, ReachesEverySharding) {
-  for (const char* text : {"a=2", "a=2,b=2", "a=2,b=4", "a=2,b=2,c=2"}) {
-    const Mesh mesh = mesh_of(text);
-    for (const Sharding& from : all_shardings(mesh, true))
-      for (const Sharding& to : all_shardings(mesh, false)) {
-        Sharding now = from;
-        for (const Move& move : moves_between(from, to)) {
-          now = after_move(now, move);
-          for (const auto& dim : now.dims) EXPECT_LE(dim.size(), 1u);
-        }
-        EXPECT_EQ(now, to) << from.to_string() << " -> " << to.to_string();
+// What one move may make of a sharding, written down apart from the planner.
+std::vector<Move> single_moves(const Sharding& s, const std::vector<int64_t>& dims, const Mesh& mesh) {
+  std::vector<Move> moves;
+  for (const MeshAxis& axis : mesh.axes) {
+    const int at = s.dim_of(axis.name);
+    const bool partial = s.is_partial(axis.name);
+    const CollectiveCombiner combiner = partial ? CollectiveCombiner::kSum : CollectiveCombiner::kNone;
+    if (partial || at >= 0)
+      moves.push_back({partial ? MoveKind::kAllReduce : MoveKind::kAllGather, axis.name, combiner, at, -1});
+    for (int d = 0; d < static_cast<int>(dims.size()); ++d)
+      if (s.dims[static_cast<size_t>(d)].empty() && dims[static_cast<size_t>(d)] % axis.extent == 0)
+        moves.push_back({partial   ? MoveKind::kReduceScatter
+                         : at >= 0 ? MoveKind::kAllToAll
+                                   : MoveKind::kKeepPart,
+                         axis.name, combiner, at, d});
+  }
+  return moves;
+}
+
+// The least seconds from one sharding to every other, by relaxing all moves until nothing changes.
+std::map<std::string, double> least_seconds(const Sharding& from, const TensorType& type, const Mesh& mesh,
+                                            const RankSpeed& speed, int64_t most_bytes, const Sharding& to) {
+  std::map<std::string, double> least = {{from.to_string(), 0}};
+  std::map<std::string, Sharding> shardings = {{from.to_string(), from}};
+  for (bool changed = true; changed;) {
+    changed = false;
+    const auto known = shardings;
+    for (const auto& [text, s] : known)
+      for (const Move& move : single_moves(s, type.dims(), mesh)) {
+        const Sharding next = after_move(s, move);
+        if (most_bytes > 0 && next != to && local_bytes(type, next, mesh) > most_bytes) continue;
+        const double seconds = least.at(text) + move_seconds(move, local_bytes(type, s, mesh), mesh, speed);
+        const auto [at, is_new] = least.try_emplace(next.to_string(), seconds);
+        shardings.emplace(next.to_string(), next);
+        if (!is_new && seconds >= at->second * (1 - 1e-12)) continue;
+        at->second = seconds;
+        changed = true;
       }
   }
+  return least;
+}
+
+// Every pair of shardings: it gets there, as cheaply as anything can, in less than a millisecond, and with a bound on
+// memory never has more on the way.
+TEST(Redistribution, IsTheCheapestWay) {
+  int64_t pairs = 0, bounded = 0, refused = 0;
+  double worst = 0, total = 0;
+  for (const char* text : {"a=2", "a=2,b=2", "a=2,b=4", "a=2,b=2,c=2"}) {
+    const Mesh mesh = mesh_of(text);
+    for (const std::vector<int64_t>& dims : {std::vector<int64_t>{8, 16}, {64, 6, 1024}, {3, 4}, {40}})
+      for (const RankSpeed& speed : {RankSpeed{}, RankSpeed{.bytes_per_second = 1e9, .latency_seconds = 0}}) {
+        const TensorType type{DType::kF32, make_shape(dims), {}};
+        const std::vector<Sharding> ends = all_shardings(mesh, dims, false);
+        for (const Sharding& from : all_shardings(mesh, dims, true)) {
+          const auto least = least_seconds(from, type, mesh, speed, 0, from);
+          for (const Sharding& to : ends) {
+            const auto begin = std::chrono::steady_clock::now();
+            const std::vector<Move> moves = moves_between(from, to, type, mesh, speed);
+            const double ms =
+                std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - begin).count();
+            worst = std::max(worst, ms);
+            total += ms;
+            ++pairs;
+            Sharding now = from;
+            double seconds = 0;
+            for (const Move& move : moves) {
+              seconds += move_seconds(move, local_bytes(type, now, mesh), mesh, speed);
+              now = after_move(now, move);
+              for (const auto& dim : now.dims) ASSERT_LE(dim.size(), 1u);
+            }
+            ASSERT_EQ(now, to) << from.to_string() << " -> " << to.to_string();
+            ASSERT_NEAR(seconds, least.at(to.to_string()), 1e-12 + 1e-9 * seconds)
+                << from.to_string() << " -> " << to.to_string() << " of " << type.to_string() << " over " << text;
+          }
+        }
+      }
+  }
+  const Mesh mesh = mesh_of("a=2,b=2,c=2");
+  const TensorType type{DType::kF32, make_shape({64, 6, 1024}), {}};
+  const RankSpeed speed{.bytes_per_second = 1e9, .latency_seconds = 1e-6};
+  for (const Sharding& from : all_shardings(mesh, type.dims(), false))
+    for (const Sharding& to : all_shardings(mesh, type.dims(), false)) {
+      const int64_t most = std::max(local_bytes(type, from, mesh), local_bytes(type, to, mesh));
+      const auto least = least_seconds(from, type, mesh, speed, most, to);
+      const auto moves = moves_between(from, to, type, mesh, speed, most);
+      ASSERT_EQ(moves.has_value(), least.contains(to.to_string())) << from.to_string() << " -> " << to.to_string();
+      refused += moves ? 0 : 1;
+      if (!moves) continue;
+      ++bounded;
+      Sharding now = from;
+      double seconds = 0;
+      for (const Move& move : *moves) {
+        seconds += move_seconds(move, local_bytes(type, now, mesh), mesh, speed);
+        now = after_move(now, move);
+        ASSERT_LE(local_bytes(type, now, mesh), most);
+      }
+      ASSERT_NEAR(seconds, least.at(to.to_string()), 1e-12 + 1e-9 * seconds);
+    }
+  EXPECT_GT(pairs, 8000);
+  EXPECT_GT(bounded, 500);
+  EXPECT_LT(total / static_cast<double>(pairs), 1);
+  fmt::print("{} pairs, {:.4f} ms each, at most {:.3f}; {} within a bound, {} not\n", pairs,
+             total / static_cast<double>(pairs), worst, bounded, refused);
+}
+
+// Axes that change places go round by a dimension that is free, not by copies; a long sum is cut first.
+TEST(Redistribution, GoesRound) {
+  const RankSpeed speed{.bytes_per_second = 1e9, .latency_seconds = 0};
+  const auto kinds = [&](const char* from, const char* to, const char* mesh_text, std::vector<int64_t> dims) {
+    const Mesh mesh = mesh_of(mesh_text);
+    std::string text;
+    for (const Move& move : moves_between(sharding_of(from, mesh), sharding_of(to, mesh),
+                                          {DType::kF32, make_shape(dims), {}}, mesh, speed))
+      text += fmt::format("{}{} {}", text.empty() ? "" : ", ", move_kind_name(move.kind), move.axis);
+    return text;
+  };
+  EXPECT_EQ(kinds("@{a,b,_}", "@{b,a,_}", "a=4,b=4", {16, 16, 16}), "all_to_all a, all_to_all b, all_to_all a");
+  EXPECT_EQ(kinds("@{_,_}+sum(a)", "@{_,_}", "a=8,b=2", {16, 16}), "part b, all_reduce a, all_gather b");
+  EXPECT_EQ(kinds("@{_,_}+sum(a)", "@{a,_}", "a=8,b=2", {16, 16}), "part b, reduce_scatter a, all_gather b");
+  EXPECT_EQ(kinds("@{_,_}+sum(a)", "@{a,_}", "a=8", {16, 16}), "reduce_scatter a");
 }
 
 Graph parse(const std::string& text) { return parse_graph(text, standard_ops()); }
@@ -332,7 +445,7 @@ TEST(Propagation, HalosAreRowsAtBorders) {
   const Mesh mesh = mesh_of("rows=4");
   // Windows of a sixth of the image: more is sent by gathering it.
   const ShardingPlan plan = propagate(graph, mesh, {{"x", sharding_of("@{_,_,rows,_}", mesh)}}, {.latency_seconds = 0});
-  EXPECT_THAT(plan_text(graph, plan), HasSubstr("  halo %x over rows: 1 before, 1 behind, 288 bytes\n"
+  EXPECT_THAT(plan_text(graph, plan), HasSubstr("  halo %x over rows: 1 before, 1 behind, 96 bytes\n"
                                                 "%y: f32[1,1,8,6]@{_,_,rows,_} = conv"));
   EXPECT_EQ(halo_of({2, 0, 1}, 8, 4, 4)->before, 0);  // windows side by side
   EXPECT_EQ(halo_of({2, 0, 1}, 8, 4, 4)->after, 0);
@@ -382,7 +495,7 @@ TEST(Ranks, LookUpInPartsOfTables) {
 
 TEST(Ranks, AllMovesOfAMatrix) {
   const Graph graph = parse("graph @main(%x: f32[8,16]) -> (%y: f32[8,16]) {\n  %y = add(%x, %x) : f32[8,16]\n}");
-  for (const char* text : {"a=2,b=2", "a=2,b=4"}) {
+  for (const char* text : {"a=2,b=2", "a=2,b=4", "a=2,b=2,c=2"}) {
     const Mesh mesh = mesh_of(text);
     for (const Sharding& from : all_shardings(mesh, false))
       for (const Sharding& to : all_shardings(mesh, false)) {

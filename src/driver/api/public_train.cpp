@@ -4,6 +4,7 @@
 #include <nlohmann/json.hpp>
 
 #include "driver/api/api_support.h"
+#include "driver/training/stages.h"
 #include "driver/training/train_model.h"
 #include "driver/training/training_report.h"
 #include "tessera/train.h"
@@ -12,7 +13,8 @@ namespace tessera {
 
 std::string train_file(const std::string& model, const std::string& output, const TrainSettings& settings,
                        const TrainRows& train, const TrainRows* test,
-                       const std::function<bool(const TrainEpoch&)>& on_epoch, const CompileOptions& options) {
+                       const std::function<bool(const TrainEpoch&)>& on_epoch, const CompileOptions& options,
+                       const PipelineSettings* processes) {
   return translate_errors([&] {
     refuse_files_of_training(model, output, settings);
     TrainingData data = training_data(borrow(train.samples), borrow(train.targets));
@@ -20,6 +22,11 @@ std::string train_file(const std::string& model, const std::string& output, cons
     DriverOptions driver;
     driver.compile = options;
     std::atomic<bool> stop = false;
+    TrainingGroup group;
+    if (processes) {
+      group.process = process_rank();
+      group.pipeline = shape_of_process(pipeline_shape(*processes), group.process);
+    }
     TrainingWatch watch;
     watch.stop = &stop;
     watch.on_epoch = [&](const EpochReport& report) {
@@ -27,7 +34,7 @@ std::string train_file(const std::string& model, const std::string& output, cons
                                  report.test_loss, report.steps_per_second}))
         stop = true;
     };
-    const TrainingOutcome outcome = train_model(model, output, settings, data, driver, {}, watch, true);
+    const TrainingOutcome outcome = train_model(model, output, settings, data, driver, group, watch, true);
     return training_json(model, output, outcome).dump();
   });
 }

@@ -4,6 +4,7 @@
 
 #include "graph/data_sizes.h"
 #include "graph_passes/support/regions.h"
+#include "types/collective.h"
 
 namespace tessera::inline graph_passes {
 
@@ -16,6 +17,8 @@ Graph dce(const Graph& graph, const PassContext&) {
     const Node& node = graph.nodes()[i];
     std::vector<bool> used;
     for (const ValueId output : node.outputs) used.push_back(needed[static_cast<size_t>(output)]);
+    // Ranks at an end read nothing of a shift that the others wait for.
+    if (find_collective_kind(node.op->name) == CollectiveKind::kShift) used.assign(used.size(), true);
     const bool binds = sizes.needs(node);
     if (!binds && std::find(used.begin(), used.end(), true) == used.end()) continue;
     kept[i] = trim(node, used);

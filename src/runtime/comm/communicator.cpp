@@ -20,6 +20,7 @@ const char* collective_name(const CollectiveOperation* operation) {
     case TSR_REDUCE_SCATTER: return "reduce_scatter";
     case TSR_ALL_TO_ALL: return "all_to_all";
     case TSR_SEND: return "send";
+    case TSR_RANK_SHIFT: return "rank_shift";
     default: return "receive";
   }
 }
@@ -48,10 +49,19 @@ uint64_t digest_of_group(const CollectiveOperation& of, uint32_t rank) {
     const CollectiveOperation& operation = of.image->operations[i];
     if (is_message(&operation) || compare_groups(operation, of, rank) != 0) continue;
     const tsr_collective_row& row = *operation.row;
-    for (const uint64_t number : {uint64_t{row.kind}, uint64_t{row.combiner}, uint64_t{row.dtype}, row.count})
+    for (const uint64_t number : {uint64_t{row.kind}, uint64_t{row.combiner}, uint64_t{row.dtype}, row.count,
+                                  static_cast<uint64_t>(int64_t{row.shift})})
       hash = (hash ^ number) * 0x100000001b3u;
   }
   return hash;
+}
+
+int64_t shifted_place(const CollectiveOperation& operation, uint32_t rank, int64_t by) {
+  const uint32_t* group = own_group(operation, rank);
+  int64_t place = 0;
+  while (group[place] != rank) ++place;
+  place += by;
+  return place >= 0 && place < int64_t{operation.row->group_size} ? place : -1;
 }
 
 uint64_t result_bytes(const CollectiveOperation* operation) {
@@ -116,12 +126,12 @@ bool fits(const tsr_collective_header* head, const tsr_collective_row& row) {
   const int32_t bits = module_dtype_bits(row.dtype);
   const bool combines = row.kind == TSR_ALL_REDUCE || row.kind == TSR_REDUCE_SCATTER;
   const bool parts = row.kind == TSR_REDUCE_SCATTER || row.kind == TSR_ALL_TO_ALL;
-  return text_at(head, row.entry) && text_at(head, row.name) && row.kind >= TSR_ALL_REDUCE && row.kind <= TSR_RECEIVE &&
-         row.peer < head->num_ranks && (row.combiner >= TSR_COMBINE_SUM) == combines &&
-         row.combiner <= TSR_COMBINE_MAX && bits > 0 && row.count < (uint64_t{1} << 40) &&
-         row.bytes == (row.count * static_cast<uint64_t>(bits) + 7) / 8 && row.group_size > 0 &&
-         head->num_ranks % row.group_size == 0 && (!parts || row.bytes % row.group_size == 0) && row.groups % 4 == 0 &&
-         row.groups <= head->size && head->size - row.groups >= uint64_t{4} * head->num_ranks &&
+  return text_at(head, row.entry) && text_at(head, row.name) && row.kind >= TSR_ALL_REDUCE &&
+         row.kind <= TSR_RANK_SHIFT && (row.shift != 0) == (row.kind == TSR_RANK_SHIFT) && row.peer < head->num_ranks &&
+         (row.combiner >= TSR_COMBINE_SUM) == combines && row.combiner <= TSR_COMBINE_MAX && bits > 0 &&
+         row.count < (uint64_t{1} << 40) && row.bytes == (row.count * static_cast<uint64_t>(bits) + 7) / 8 &&
+         row.group_size > 0 && head->num_ranks % row.group_size == 0 && (!parts || row.bytes % row.group_size == 0) &&
+         row.groups % 4 == 0 && row.groups <= head->size && head->size - row.groups >= uint64_t{4} * head->num_ranks &&
          is_permutation(reinterpret_cast<const uint32_t*>(reinterpret_cast<const char*>(head) + row.groups),
                         head->num_ranks);
 }

@@ -100,6 +100,8 @@ bool is_message(const CollectiveOperation* operation);
 const char* collective_name(const CollectiveOperation* operation);
 // The group of a rank in an operation: row->group_size ranks, in the order in which operands stand.
 const uint32_t* own_group(const CollectiveOperation& operation, uint32_t rank);
+// The place in its group that is so many behind a rank's own; -1: none.
+int64_t shifted_place(const CollectiveOperation& operation, uint32_t rank, int64_t by);
 // Which of two groups of a rank comes first: all ranks that are in both answer the same. 0: they are one.
 int compare_groups(const CollectiveOperation& a, const CollectiveOperation& b, uint32_t rank);
 // What the ranks of an operation's group do together, in the order in which the image has it.

@@ -228,6 +228,24 @@ void add_up(Member& member, const CollectiveOperation* operation, const void* in
     combine(row.combiner, row.dtype, out, member.parts.data() + i * part, row.count / row.group_size);
 }
 
+// Operands are sent from a copy, which the result may not write over.
+void shift(Member& member, const CollectiveOperation* operation, const uint8_t* in, uint8_t* out) {
+  const tsr_collective_row& row = *operation->row;
+  const ContextPtr& context = member.contexts[operation->number];
+  const auto rank = static_cast<uint32_t>(world().rank);
+  const int64_t to = shifted_place(*operation, rank, row.shift),
+                from = shifted_place(*operation, rank, -int64_t{row.shift});
+  const uint64_t slot = context->nextSlot();
+  member.parts.assign(in, in + row.bytes);
+  const auto sent = context->createUnboundBuffer(member.parts.data(), row.bytes),
+             received = context->createUnboundBuffer(out, row.bytes);
+  if (from < 0) memset(out, 0, row.bytes);
+  else received->recv(static_cast<int>(from), slot);
+  if (to >= 0) sent->send(static_cast<int>(to), slot);
+  if ((to >= 0 && !sent->waitSend(time_limit())) || (from >= 0 && !received->waitRecv(time_limit())))
+    throw std::runtime_error("it has been ended");
+}
+
 template <typename Element>
 void reduce_all(const ContextPtr& context, const tsr_collective_row& row, const void* in, void* out) {
   if (in != out) memcpy(out, in, row.bytes);
@@ -267,6 +285,8 @@ int32_t perform(void* argument, const CollectiveOperation* operation, const void
       }
     } else if (row.kind == TSR_REDUCE_SCATTER) {
       add_up(member, operation, in, out);
+    } else if (row.kind == TSR_RANK_SHIFT) {
+      shift(member, operation, from, to);
     } else if (row.kind == TSR_ALL_GATHER) {
       gloo::AllgatherOptions options(context);
       options.setInput(from, row.bytes);

@@ -151,6 +151,12 @@ void compute(const Ring* ring, const CollectiveOperation* operation, uint32_t ra
     case TSR_ALL_TO_ALL:
       for (uint32_t i = 0; i < row.group_size; ++i) memcpy(out + i * part, operand(i) + own * part, part);
       break;
+    case TSR_RANK_SHIFT: {
+      const int64_t from = shifted_place(*operation, rank, -int64_t{row.shift});
+      if (from < 0) memset(out, 0, row.bytes);
+      else memcpy(out, operand(static_cast<uint32_t>(from)), row.bytes);
+      break;
+    }
     default: {
       const bool scatters = row.kind == TSR_REDUCE_SCATTER;
       const uint64_t offset = scatters ? own * part : 0, count = scatters ? row.count / row.group_size : row.count;

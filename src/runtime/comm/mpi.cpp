@@ -25,6 +25,7 @@ struct Member {
   MPI_Comm* communicators;  // by operation
   int rank, ranks;
   uint32_t at;  // the operation that it waits in
+  void* copy;   // of an operand whose place the result takes
 };
 
 int32_t failed(int code, const char* what, char* message) {
@@ -160,7 +161,7 @@ int32_t join(const CollectiveImage* image, void** result, char* message) {
     snprintf(message, TSR_DEVICE_MESSAGE, "no memory for a rank");
     return -1;
   }
-  *member = {image, MPI_COMM_NULL, MPI_COMM_NULL, communicators, 0, 0, 0};
+  *member = {image, MPI_COMM_NULL, MPI_COMM_NULL, communicators, 0, 0, 0, nullptr};
   for (uint32_t i = 0; i < image->head->num_operations; ++i) communicators[i] = MPI_COMM_NULL;
   *result = member;
   int code = MPI_Comm_dup(MPI_COMM_WORLD, &member->all);
@@ -177,6 +178,7 @@ int32_t join(const CollectiveImage* image, void** result, char* message) {
 void leave(void* argument) {
   auto* member = static_cast<Member*>(argument);
   free(member->communicators);
+  free(member->copy);
   free(member);
 }
 
@@ -205,7 +207,29 @@ MPI_Op function_of(uint32_t combiner) {
   }
 }
 
-int begin(const Member* member, const CollectiveOperation* operation, const void* in, void* out, MPI_Request* request) {
+// Two requests: what is sent, and what comes.
+int begin_shift(Member* member, const CollectiveOperation* operation, const void* in, void* out,
+                MPI_Request* requests) {
+  const tsr_collective_row& row = *operation->row;
+  const MPI_Comm group = member->communicators[operation->number];
+  const auto rank = static_cast<uint32_t>(member->rank);
+  const int64_t to = shifted_place(*operation, rank, row.shift),
+                from = shifted_place(*operation, rank, -int64_t{row.shift});
+  const auto bytes = static_cast<int>(row.bytes);
+  if (in == out && to >= 0) {
+    free(member->copy);
+    member->copy = malloc(row.bytes + 1);
+    if (!member->copy) return MPI_ERR_NO_MEM;
+    in = memcpy(member->copy, in, row.bytes);
+  }
+  int code = MPI_SUCCESS;
+  if (to >= 0) code = MPI_Isend(in, bytes, MPI_BYTE, static_cast<int>(to), 0, group, &requests[0]);
+  if (from < 0) memset(out, 0, row.bytes);
+  else if (code == MPI_SUCCESS) code = MPI_Irecv(out, bytes, MPI_BYTE, static_cast<int>(from), 0, group, &requests[1]);
+  return code;
+}
+
+int begin(Member* member, const CollectiveOperation* operation, const void* in, void* out, MPI_Request* request) {
   const tsr_collective_row& row = *operation->row;
   const MPI_Comm group = member->communicators[operation->number];
   const void* from = in == out ? MPI_IN_PLACE : in;
@@ -216,6 +240,7 @@ int begin(const Member* member, const CollectiveOperation* operation, const void
     case TSR_REDUCE_SCATTER:
       return MPI_Ireduce_scatter_block(from, out, static_cast<int>(row.count / row.group_size), type_of(row.dtype),
                                        function_of(row.combiner), group, request);
+    case TSR_RANK_SHIFT: return begin_shift(member, operation, in, out, request);
     case TSR_ALL_GATHER:
       return MPI_Iallgather(from, static_cast<int>(row.bytes), MPI_BYTE, out, static_cast<int>(row.bytes), MPI_BYTE,
                             group, request);
@@ -293,11 +318,11 @@ int32_t perform(void* argument, const CollectiveOperation* operation, const void
   }
   if (too_large(operation, message)) return -1;
   member->at = operation->number;
-  MPI_Request request = MPI_REQUEST_NULL;
-  int code = begin(member, operation, in, out, &request);
+  MPI_Request requests[] = {MPI_REQUEST_NULL, MPI_REQUEST_NULL};
+  int code = begin(member, operation, in, out, requests);
   const double started = seconds_now(), limit = patience();
   for (int done = 0; code == MPI_SUCCESS;) {
-    code = MPI_Test(&request, &done, MPI_STATUS_IGNORE);
+    code = MPI_Testall(2, requests, &done, MPI_STATUSES_IGNORE);
     if (code != MPI_SUCCESS || done) break;
     const double waited = seconds_now() - started;
     if (waited > limit) {

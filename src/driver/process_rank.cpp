@@ -1,8 +1,7 @@
-#include "process_rank.h"
+#include "driver/process_rank.h"
 
 #include <charconv>
 #include <cstdlib>
-#include <filesystem>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -12,7 +11,7 @@
 #include "support/error.h"
 #include "types/mesh.h"
 
-namespace tessera {
+namespace tessera::inline driver {
 
 namespace {
 
@@ -52,21 +51,13 @@ ProcessRank process_rank() {
   return {};
 }
 
-std::string model_of_rank(const std::string& path) {
-  namespace fs = std::filesystem;
-  if (!fs::is_regular_file(fs::path(path) / "plan.json")) return path;
-  const ProcessRank process = process_rank();
-  const fs::path own = fs::path(path) / fmt::format("rank{}.graph", process.rank);
-  int64_t ranks = 0;
-  while (fs::exists(fs::path(path) / fmt::format("rank{}.graph", ranks))) ++ranks;
-  if (ranks != process.ranks)
-    throw UserError(
-        {.id = "TSR-6251",
-         .message = fmt::format("'{}' is a plan for {} processes, and this run has {}", path, ranks, process.ranks),
-         .node = {},
-         .legal = "as many processes as the plan's mesh has",
-         .hint = fmt::format("mpirun -n {} tessera run {}", ranks, path)});
-  return own.string();
+void require_processes(const ProcessRank& process, int64_t wanted, const std::string& what, const std::string& hint) {
+  if (process.ranks == wanted) return;
+  throw UserError({.id = "TSR-6251",
+                   .message = fmt::format("{} for {} processes, and this run has {}", what, wanted, process.ranks),
+                   .node = {},
+                   .legal = "as many processes as the mesh has",
+                   .hint = hint});
 }
 
-}  // namespace tessera
+}  // namespace tessera::inline driver
