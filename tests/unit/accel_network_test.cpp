@@ -255,7 +255,7 @@ TEST(AccelNetworkTest, WhatDoesNotFitIsToldWithNumbers) {
       program, unit, {}, [](const KernelCall&) { return true; },
       [&](const KernelCall&, const std::string& reason) { why = reason; });
   EXPECT_TRUE(taken.empty());
-  EXPECT_THAT(why, HasSubstr("its smallest tile needs 288 bytes of inp"));
+  EXPECT_THAT(why, HasSubstr("its smallest tile needs 144 bytes of inp"));
   EXPECT_THAT(why, HasSubstr("which have 64, 32768 and 131072"));
 }
 

@@ -15,7 +15,7 @@ namespace tessera::inline network {
 
 struct OffloadOptions {
   int threads = 2;               // virtual threads of a tile's operands
-  size_t candidates = 6;         // tilings that are simulated; the one with the fewest cycles is taken
+  size_t candidates = 12;        // tilings of each form that are simulated; the one with the fewest cycles is taken
   bool only_full_lanes = false;  // kernels of which more than half of the lanes would be empty stay
 };
 

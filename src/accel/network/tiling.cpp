@@ -28,6 +28,7 @@ class Estimate {
     for (const int64_t extent : of_.place_extents) vectors *= static_cast<double>(extent);
     const double maps = static_cast<double>(cover_.steps.size());
     double compute = vectors * maps + tiles * maps * kOverhead, bytes = 0, loads = 0;
+    double exposed = 0;  // loading while nothing multiplies: of operands with one buffer
     if (of_.reduction) {
       // An instruction for each block of a tile's channels: its windows and channels outside, its places inside.
       std::vector<int64_t> extents(static_cast<size_t>(roles_.product.instruction->loops), 1);
@@ -47,9 +48,16 @@ class Estimate {
         if (d + 1 == sizes.local.size()) x_row = static_cast<double>(sizes.local[d]);
         else x_rows *= static_cast<double>(sizes.local[d]);
       }
-      bytes += x_times * x_rows * in_bursts(x_row * static_cast<double>(roles_.product.in));
-      bytes += w_times * static_cast<double>(tiling.blocks_out) *
-               in_bursts(static_cast<double>(tiling.blocks_in * of_.window() * roles_.product.in * roles_.product.out));
+      const double x_bytes = x_times * x_rows * in_bursts(x_row * static_cast<double>(roles_.product.in));
+      const double w_bytes =
+          w_times * static_cast<double>(tiling.blocks_out) *
+          in_bursts(static_cast<double>(tiling.blocks_in * of_.window() * roles_.product.in * roles_.product.out));
+      const auto loading_of = [&](double times, double all) {
+        return times * static_cast<double>(unit_.dram_latency) + all / per_cycle();
+      };
+      if (sizes.x_threads == 1) exposed += loading_of(x_times, x_bytes);
+      if (sizes.w_threads == 1) exposed += loading_of(w_times, w_bytes);
+      bytes += x_bytes + w_bytes;
       loads += x_times + w_times;
     }
     const double element = static_cast<double>(4 * roles_.lanes());
@@ -62,8 +70,9 @@ class Estimate {
     const double port = (bytes + stored) / per_cycle();
     const double begin = loading / std::max(tiles * steps, 1.0),
                  end = storing / std::max(tiles, 1.0) + maps * vectors / tiles;
-    if (tiling.threads == 1) return compute + loading + end;
-    return std::max({compute, loading, storing, port}) + begin + end;
+    // What is computed of sums hides some of it.
+    exposed = std::max(exposed - vectors * maps, 0.0);
+    return std::max({compute + exposed, loading, storing, port}) + begin + end;
   }
 
  private:
@@ -133,8 +142,8 @@ TileSizes::TileSizes(const UnitRoles& roles, const Contraction& of, const Cover&
         std::accumulate(local.begin(), local.end(), tiling.blocks_in, [](int64_t a, int64_t b) { return a * b; });
     const int64_t x_loads = x_once ? tiles_of_places : tiles_out * tiles_of_places * steps;
     const int64_t w_loads = w_once ? tiles_out : tiles_out * tiles_of_places * steps;
-    x_threads = x_loads > 1 ? tiling.threads : 1;
-    w_threads = w_loads > 1 ? tiling.threads : 1;
+    x_threads = x_loads > 1 ? tiling.x_threads : 1;
+    w_threads = w_loads > 1 ? tiling.w_threads : 1;
     x_bytes = x_threads * x_vectors * product.in * dtype_bytes(product.x_dtype, 1);
     w_bytes = w_threads * tiling.blocks_out * tiling.blocks_in * of.window() * product.in * product.out *
               dtype_bytes(product.w_dtype, 1);
@@ -180,12 +189,13 @@ void TileSizes::plan_buffers(const Contraction& of, const Cover& cover, const Un
   };
   const bool elsewhere =
       is_read_elsewhere(cover.store) || std::any_of(cover.steps.begin(), cover.steps.end(), is_read_elsewhere);
-  sum_threads = of.reduction && elsewhere && tiles_out * tiles_of_places > 1 ? tiling.threads : 1;
+  sum_threads = of.reduction && elsewhere && tiles_out * tiles_of_places > 1 ? tiling.sum_threads : 1;
 }
 
 std::string to_string(const UnitTiling& tiling) {
-  return fmt::format("places [{}] channels {} of {} {} threads {}", fmt::join(tiling.places, ","), tiling.blocks_out,
-                     tiling.blocks_in, tiling.channels_inner ? "inner" : "outer", tiling.threads);
+  return fmt::format("places [{}] channels {} of {} {} threads {} {} {}", fmt::join(tiling.places, ","),
+                     tiling.blocks_out, tiling.blocks_in, tiling.channels_inner ? "inner" : "outer", tiling.x_threads,
+                     tiling.w_threads, tiling.sum_threads);
 }
 
 std::variant<std::vector<UnitTiling>, NotOffloaded> tilings_of(const Accelerator& unit, const UnitRoles& roles,
@@ -197,18 +207,30 @@ std::variant<std::vector<UnitTiling>, NotOffloaded> tilings_of(const Accelerator
   };
   const int64_t x_most = capacity(product.x), w_most = capacity(product.w), sums_most = capacity(product.d);
   const Estimate estimate(unit, roles, of, cover);
-  std::vector<std::pair<double, UnitTiling>> found;
-  TileSizes smallest(roles, of, cover, {std::vector<int64_t>(of.places.size(), 1), 1, 1, true, threads});
+  using Found = std::vector<std::pair<double, UnitTiling>>;
+  Found single, some, all;  // with more buffers for no operand, for some, for all that are loaded more than once
+  TileSizes smallest(roles, of, cover, {std::vector<int64_t>(of.places.size(), 1), 1, 1, true, 1, 1, 1});
   const std::vector<int64_t> blocks_out = powers_below(blocks_of(of.channels, product.out));
   const std::vector<int64_t> blocks_in =
       of.reduction ? powers_below(blocks_of(of.summed_channels, product.in)) : std::vector<int64_t>{1};
   UnitTiling tiling;
-  tiling.threads = threads;
   tiling.places.assign(of.places.size(), 1);
-  const auto try_one = [&] {
+  const auto try_one = [&](int x, int w, int sums) {
+    tiling.x_threads = x, tiling.w_threads = w, tiling.sum_threads = sums;
     const TileSizes sizes(roles, of, cover, tiling);
+    // Where buffers would never change, it is another's tiling.
+    if (sizes.x_threads < x || sizes.w_threads < w || sizes.sum_threads < sums) return;
     if (sizes.x_bytes > x_most || sizes.w_bytes > w_most || sizes.sums_bytes > sums_most) return;
-    found.emplace_back(estimate.cycles(tiling), tiling);
+    UnitTiling more = tiling;
+    more.x_threads = more.w_threads = more.sum_threads = threads;
+    const TileSizes most_buffers(roles, of, cover, more);
+    const bool is_all = x == most_buffers.x_threads && w == most_buffers.w_threads && sums == most_buffers.sum_threads;
+    (std::max({x, w, sums}) == 1 ? single : is_all ? all : some).emplace_back(estimate.cycles(tiling), tiling);
+  };
+  const auto try_all = [&] {
+    for (int x = 1; x <= threads; ++x)
+      for (int w = 1; w <= threads; ++w)
+        for (int sums = 1; sums <= threads; ++sums) try_one(x, w, sums);
   };
   const std::function<void(size_t)> each_place = [&](size_t p) {
     if (p == of.places.size()) {
@@ -216,7 +238,7 @@ std::variant<std::vector<UnitTiling>, NotOffloaded> tilings_of(const Accelerator
         for (const int64_t in : blocks_in)
           for (const bool inner : {true, false}) {
             tiling.blocks_out = out, tiling.blocks_in = in, tiling.channels_inner = inner;
-            try_one();
+            try_all();
           }
       return;
     }
@@ -229,7 +251,7 @@ std::variant<std::vector<UnitTiling>, NotOffloaded> tilings_of(const Accelerator
     }
   };
   each_place(0);
-  if (found.empty()) {
+  if (single.empty() && some.empty() && all.empty()) {
     const auto name = [&](size_t p) {
       return unit.memories[static_cast<size_t>(product.instruction->operands[p])].name;
     };
@@ -238,10 +260,11 @@ std::variant<std::vector<UnitTiling>, NotOffloaded> tilings_of(const Accelerator
                     smallest.x_bytes, name(product.x), smallest.w_bytes, name(product.w), smallest.sums_bytes,
                     name(product.d), x_most, w_most, sums_most)};
   }
-  std::stable_sort(found.begin(), found.end(), [](const auto& a, const auto& b) { return a.first < b.first; });
   std::vector<UnitTiling> result;
-  for (const auto& [cycles, chosen] : found)
-    if (result.size() < most) result.push_back(chosen);
+  for (Found* found : {&all, &some, &single}) {
+    std::stable_sort(found->begin(), found->end(), [](const auto& a, const auto& b) { return a.first < b.first; });
+    for (size_t i = 0; i < std::min(most, found->size()); ++i) result.push_back((*found)[i].second);
+  }
   return result;
 }
 

@@ -22,7 +22,8 @@ struct UnitTiling {
   std::vector<int64_t> places;            // extent of a tile along each axis of places
   int64_t blocks_out = 1, blocks_in = 1;  // of channels: of a tile, of a step
   bool channels_inner = true;             // tiles of channels change faster than those of places
-  int threads = 2;                        // virtual ones
+  // Virtual threads of each operand, so many buffers it has: one is filled while another is read.
+  int x_threads = 2, w_threads = 2, sum_threads = 2;
   bool operator==(const UnitTiling&) const = default;
 };
 std::string to_string(const UnitTiling& tiling);
@@ -50,8 +51,8 @@ Layout unit_layout(size_t rank, size_t channel_dim, int64_t lanes);
 // Whether it can read and write this one: the channels of a block lie together, and blocks are whole.
 bool suits_unit(const Layout& layout, const Shape& shape, size_t channel_dim, int64_t lanes);
 
-// The tilings that the memories hold, those first that an estimate of cycles finds best; at most `most`. NotOffloaded
-// with numbers when none fits.
+// The tilings that the memories hold, those first that an estimate of cycles finds best: at most `most` of each form,
+// which are `threads` buffers for all operands, for some, and for none. NotOffloaded with numbers when none fits.
 std::variant<std::vector<UnitTiling>, NotOffloaded> tilings_of(const Accelerator& unit, const UnitRoles& roles,
                                                                const Contraction& of, const Cover& cover, int threads,
                                                                size_t most);
