@@ -9,6 +9,7 @@
 #   scripts/setup.sh --jax       also JAX and flax, for tests that need them (700 MB)
 #   scripts/setup.sh --mlir      also mlir-opt, by which a test checks what --emit linalg writes (150 MB)
 #   scripts/setup.sh --browser   also Chromium, by which a test looks at the page of report (300 MB)
+#   scripts/setup.sh --rtl       also Verilator and yosys, by which the hardware of an accelerator is run and read (200 MB)
 #   scripts/setup.sh --llm       also tokenizers, a server's packages and two language models, for tests of them (350 MB)
 #   scripts/setup.sh --check     install nothing; say what is missing, exit 1 if anything is
 #
@@ -71,10 +72,11 @@ for argument in "$@"; do
     --jax) with_jax=1 ;;
     --mlir) packages+=(mlir-19-tools) ;;
     --browser) packages+=(chromium) ;;
+    --rtl) packages+=(verilator yosys) ;;
     --llm) with_llm=1 ;;
     --check) check_only=1 ;;
-    -h | --help) sed -n '2,20s/^# \{0,1\}//p' "$0"; exit 0 ;;
-    *) echo "setup: unknown option '$argument'; known: --dev --cuda --torch --jax --mlir --browser --llm --check" >&2; exit 1 ;;
+    -h | --help) sed -n '2,21s/^# \{0,1\}//p' "$0"; exit 0 ;;
+    *) echo "setup: unknown option '$argument'; known: --dev --cuda --torch --jax --mlir --browser --rtl --llm --check" >&2; exit 1 ;;
   esac
 done
 

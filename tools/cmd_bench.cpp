@@ -19,6 +19,7 @@
 #include "driver/analysis/kernel_times.h"
 #include "driver/compile.h"
 #include "driver/text/accelerator_report.h"
+#include "driver/text/rtl_tool.h"
 #include "flag_use.h"
 #include "package/atomic_file.h"
 #include "progress.h"
@@ -46,7 +47,7 @@ struct BenchCommand {
   int rounds = 5;
   double against_limit = 120;
   std::optional<double> mtol;
-  std::string pictures;  // folder
+  std::string pictures, rtl;  // folders
 };
 
 // REQUIRES: sorted and not empty. Between samples it interpolates.
@@ -100,6 +101,7 @@ std::vector<Tensor> interpreted(const BenchCommand& command, OpenOptions options
 // An accelerator that is simulated: what counts is its cycles, and how long the host takes for what stays there.
 int bench_accelerator(const BenchCommand& command) {
   AcceleratorReport report;
+  std::vector<RtlCheck> checks;
   {
     Progress progress("benchmarking " + std::filesystem::path(command.model).filename().string());
     OpenOptions options;
@@ -127,10 +129,24 @@ int bench_accelerator(const BenchCommand& command) {
       for (const auto& [name, picture] : accelerator_pictures(compiled.program, report))
         write_file((std::filesystem::path(command.pictures) / name).string(), "picture", picture);
     }
+    if (!command.rtl.empty()) {
+      progress.update("running the hardware");
+      checks = check_rtl_of(compiled.program, command.rtl);
+    }
   }
-  if (command.json) std::cout << json_line(report_json(report));
-  else std::cout << report_text(report);
-  return kExitOk;
+  bool agrees = true;
+  for (const RtlCheck& check : checks) agrees = agrees && check.differences.empty();
+  if (command.json) {
+    nlohmann::json json = report_json(report);
+    for (const RtlCheck& check : checks)
+      json["hardware"].push_back(
+          {{"kernel", check.kernel}, {"cycles", check.cycles}, {"differences", check.differences}});
+    std::cout << json_line(json);
+  } else {
+    std::cout << report_text(report);
+    for (const RtlCheck& check : checks) std::cout << rtl_check_text(*report.unit, check);
+  }
+  return agrees ? kExitOk : kExitMismatch;
 }
 
 int bench(const BenchCommand& command) {
@@ -335,6 +351,10 @@ Command add_bench_command(CLI::App& root) {
          "--pictures", command->pictures,
          "With --target UNIT.json: a folder for pictures (SVG) of the roofline and of each layer's queues over "
          "time")
+      ->type_name("FOLDER");
+  app->add_option("--rtl", command->rtl,
+                  "With --target UNIT.json: Verilator builds the unit's hardware in this folder and runs each layer on "
+                  "it; cycles and all memories are compared with the simulators', exit code 2 when they differ")
       ->type_name("FOLDER");
   app->add_flag("--json", command->json, "Print one line of JSON: median_ms, min_ms, p90_ms, p99_ms, compile_s, ...");
   add_run_flags(*app, command->run);

@@ -11,6 +11,7 @@
 #include "commands.h"
 #include "compile_flags.h"
 #include "driver/text/accelerator_tool.h"
+#include "driver/text/rtl_tool.h"
 #include "driver/text/schedule_tool.h"
 #include "package/atomic_file.h"
 #include "schedule/primitives/trace.h"
@@ -22,7 +23,7 @@ namespace tessera {
 namespace {
 
 struct ScheduleCommand {
-  std::string file, kernel, emit, output = "-", accel, target = "native", l1, l2;
+  std::string file, kernel, emit, output = "-", accel, rtl, target = "native", l1, l2;
   std::vector<std::string> apply, intrinsics;
   int threads = 1;
   bool check = false, bench = false, only_scheduled = false, json = false, list_primitives = false;
@@ -79,6 +80,12 @@ int run_on_accelerator(const ScheduleCommand& command, const ScheduledLoops& loo
                    check.result.text);
       report["check"].push_back({{"output", check.output}, {"how", check.how}, {"agrees", check.result.agrees}});
     }
+  if (!command.rtl.empty() && agrees) {
+    const RtlCheck check = check_rtl(unit, loops.scheduled, stream, command.rtl);
+    agrees = check.differences.empty();
+    if (!command.json) fmt::print("{}", rtl_check_text(unit, check));
+    report["check"].push_back({{"output", check.kernel}, {"how", "hardware"}, {"agrees", agrees}});
+  }
   if (command.bench && agrees) {
     const SimulatedRun run = simulate(unit, stream);
     check(run.problem.empty(), run.problem);
@@ -130,6 +137,7 @@ int run_schedule(const ScheduleCommand& command) {
   const ScheduledLoops loops = apply_schedules(job);
   if ((command.emit == "stream" || command.emit == "timeline") && !job.accelerator)
     throw misused(fmt::format("--emit {} requires --accel", command.emit));
+  if (!command.rtl.empty() && !(job.accelerator && command.check)) throw misused("--rtl requires --accel and --check");
   if (job.accelerator) return run_on_accelerator(command, loops, *job.accelerator);
 
   const std::string emit = command.emit.empty() && !command.check && !command.bench ? "loop" : command.emit;
@@ -201,6 +209,10 @@ Command add_schedule_command(CLI::App& root) {
                   "Accelerator that a file describes: a schedule may use its instructions, --emit stream prints "
                   "them, --check runs them in its simulator, and --bench counts cycles")
       ->type_name("FILE.json");
+  app->add_option("--rtl", command->rtl,
+                  "Of --accel with --check: Verilator builds the accelerator's hardware in this folder and runs the "
+                  "stream on it; cycles and all memories are compared with the simulators'")
+      ->type_name("FOLDER");
   app->add_option("--kernel", command->kernel, "The kernel of the file, where it has several")->type_name("NAME");
   std::vector<std::string> levels;
   for (const auto& [name, what] : kScheduleEmits) levels.push_back(name);

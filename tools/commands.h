@@ -37,6 +37,7 @@ Command add_bisect_command(CLI::App& root);
 Command add_reduce_command(CLI::App& root);
 Command add_opt_command(CLI::App& root);
 Command add_schedule_command(CLI::App& root);
+Command add_accel_command(CLI::App& root);
 Command add_quantize_command(CLI::App& root);
 Command add_tune_command(CLI::App& root);
 Command add_db_command(CLI::App& root);
@@ -53,12 +54,12 @@ Command add_man_command(CLI::App& root);
 
 // In the order of the help.
 inline constexpr Command (*kVerbs[])(CLI::App& root) = {
-    add_compile_command,    add_run_command,         add_verify_command,    add_bench_command,    add_explain_command,
-    add_inspect_command,    add_export_command,      add_operators_command, add_doctor_command,   add_diff_command,
-    add_bisect_command,     add_reduce_command,      add_opt_command,       add_schedule_command, add_tune_command,
-    add_db_command,         add_quantize_command,    add_train_command,     add_strip_command,    add_grad_command,
-    add_gradcheck_command,  add_parallelize_command, add_generate_command,  add_serve_command,    add_worker_command,
-    add_completion_command, add_man_command,         add_report_command,
+    add_compile_command, add_run_command,        add_verify_command,      add_bench_command,    add_explain_command,
+    add_inspect_command, add_export_command,     add_operators_command,   add_doctor_command,   add_diff_command,
+    add_bisect_command,  add_reduce_command,     add_opt_command,         add_schedule_command, add_accel_command,
+    add_tune_command,    add_db_command,         add_quantize_command,    add_train_command,    add_strip_command,
+    add_grad_command,    add_gradcheck_command,  add_parallelize_command, add_generate_command, add_serve_command,
+    add_worker_command,  add_completion_command, add_man_command,         add_report_command,
 };
 
 }  // namespace tessera

@@ -133,8 +133,9 @@ LoopProgram instruction_loops(const UnitInstruction& kind) {
   return result;
 }
 
-void run_stream(const Accelerator& unit, const std::vector<StreamInstruction>& instructions,
-                std::span<Tensor* const> segments) {
+std::vector<std::vector<std::byte>> run_stream(const Accelerator& unit,
+                                               const std::vector<StreamInstruction>& instructions,
+                                               std::span<Tensor* const> segments) {
   std::vector<std::vector<std::byte>> memories;
   for (const UnitMemory& memory : unit.memories)
     memories.emplace_back(static_cast<size_t>(memory.bytes), std::byte{0xA5});
@@ -170,6 +171,7 @@ void run_stream(const Accelerator& unit, const std::vector<StreamInstruction>& i
     numbers.insert(numbers.end(), instruction.immediates.begin(), instruction.immediates.end());
     interpret(it->second, views, numbers);
   }
+  return memories;
 }
 
 double SimulatedRun::utilisation() const {

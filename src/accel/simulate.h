@@ -17,9 +17,10 @@ LoopProgram instruction_loops(const UnitInstruction& kind);
 
 // Runs the instructions in the order of the list on memories that begin with arbitrary contents: each is its kernel
 // within its loops, in the loop interpreter. `segments`: the program's parameters; those of outputs are written.
-// REQUIRES: check_stream found nothing.
-void run_stream(const Accelerator& unit, const std::vector<StreamInstruction>& instructions,
-                std::span<Tensor* const> segments);
+// REQUIRES: check_stream found nothing. The result: what the unit's memories then hold.
+std::vector<std::vector<std::byte>> run_stream(const Accelerator& unit,
+                                               const std::vector<StreamInstruction>& instructions,
+                                               std::span<Tensor* const> segments);
 
 // Cycles by its formula, besides what DRAM takes: at least one.
 int64_t instruction_cycles(const UnitInstruction& kind, const std::vector<int64_t>& extents);

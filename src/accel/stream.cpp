@@ -13,8 +13,6 @@ namespace tessera::inline accel {
 
 namespace {
 
-constexpr int kSegmentBits = 5, kDramBits = 34;
-
 int bits_for(int64_t most) { return std::max(1, static_cast<int>(std::bit_width(static_cast<uint64_t>(most)))); }
 
 std::string queues_text(const Accelerator& unit, uint32_t mask) {
@@ -164,9 +162,9 @@ std::vector<EncodedField> fields_of(const Accelerator& unit, const UnitInstructi
   for (int l = 0; l < kind.loops; ++l) fields.push_back({fmt::format("n{}", l), kind.extent_bits});
   for (size_t p = 0; p < kind.operands.size(); ++p) {
     const std::string& name = kernel.params[p]->name;
-    int bits = kDramBits;
+    int bits = kDramAddressBits;
     if (kind.operands[p] == kDram) {
-      fields.push_back({name + ".segment", kSegmentBits});
+      fields.push_back({name + ".segment", kDramSegmentBits});
     } else {
       const UnitMemory& memory = unit.memories[static_cast<size_t>(kind.operands[p])];
       bits = bits_for(memory.bytes / memory.element - 1);

@@ -62,6 +62,9 @@ bool is_written(const UnitInstruction& kind, size_t operand);
 
 std::string print(const Accelerator& unit, const InstructionStream& stream);
 
+// Bits of the fields that say where in DRAM an operand lies.
+inline constexpr int kDramSegmentBits = 5, kDramAddressBits = 34;
+
 // A field of an instruction's bits, in the order in which they are laid out, from bit 0.
 struct EncodedField {
   std::string name;

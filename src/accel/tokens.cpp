@@ -188,6 +188,7 @@ std::vector<std::string> check_stream(const Accelerator& unit, const Instruction
   for (size_t i = 0; i < count; ++i)
     if (steps_of(stream.instructions[i]) > kMostSteps)
       problem(fmt::format("instruction {} takes more than {} steps", name(i), kMostSteps));
+    else if (steps_of(stream.instructions[i]) < 1) problem(fmt::format("instruction {} takes no step", name(i)));
   if (!problems.empty()) return problems;
   for (size_t i = 0; i < count; ++i) {
     const StreamInstruction& instruction = stream.instructions[i];

@@ -1,12 +1,14 @@
 #!/usr/bin/env python3
 """Layers of int8 networks on accelerators that a file describes: bit-equal to the CPU's, with and without virtual threads.
 
-    accel_networks.py TESSERA [--layers C2,C6,..] [--full] [--unit FILE] [--json FILE]
+    accel_networks.py TESSERA [--layers C2,C6,..] [--full] [--unit FILE] [--json FILE] [--rtl]
 
-Without --full, layers have an eighth of their channels (16 at least) and half of their pixels."""
+Without --full, layers have an eighth of their channels (16 at least) and half of their pixels. With --rtl, each layer also
+runs on the unit's hardware, by Verilator: its cycles and memories must be those of the simulators."""
 import argparse
 import json
 import pathlib
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -68,7 +70,11 @@ def main():
     parser.add_argument("--full", action="store_true")
     parser.add_argument("--unit", default=ROOT / "examples/accel/vdla.json")
     parser.add_argument("--json")
+    parser.add_argument("--rtl", action="store_true")
     options = parser.parse_args()
+    if options.rtl and not shutil.which("verilator"):
+        print("skipped: there is no Verilator (scripts/setup.sh --rtl)")
+        return 0
     wanted = options.layers.split(",") if options.layers else [*CONVOLUTIONS, *DEPTHWISE]
     rows = {}
     with tempfile.TemporaryDirectory() as temporary:
@@ -96,7 +102,11 @@ def main():
                 rows[name] = {"stays": True}
                 print(f"{name}: stays on the host, equal", flush=True)
                 continue
-            report = json.loads(call(options.tessera, "bench", model, "--target", options.unit, "--json"))
+            report = json.loads(call(options.tessera, "bench", model, "--target", options.unit, "--json",
+                                     *(["--rtl", folder / "rtl"] if options.rtl else [])))
+            for ran in report.get("hardware", []):
+                assert not ran["differences"], ran
+                print(f"{name}: {ran['kernel']}: the hardware's {ran['cycles']} cycles, as simulated", flush=True)
             rows[name] = report
             layers = [layer for layer in report.get("layers", []) if layer["multiply_adds"]]
             print(f"{name}: equal", *(f"{layer['cycles']} cycles, {layer['percent_of_peak']:.1f} % of the peak, roof "

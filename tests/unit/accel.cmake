@@ -1,2 +1,4 @@
 tessera_test(accel_test SOURCES accel_test.cpp LINKS tessera_accel tessera_schedule tessera_interp WHOLE)
 tessera_test(accel_network_test SOURCES accel_network_test.cpp LINKS tessera_accel_network tessera_interp WHOLE)
+tessera_test(accel_rtl_test SOURCES accel_rtl_test.cpp LINKS tessera_accel_rtl tessera_schedule tessera_interp
+  SLOW AcceleratorRtl.RandomStreams AcceleratorRtl.PlantedFaultsAreFound AcceleratorRtl.Floats AcceleratorRtl.LayerC6)
