@@ -12,6 +12,7 @@ import shutil
 import subprocess
 import sys
 import tempfile
+import xml.etree.ElementTree
 
 import numpy
 import onnx
@@ -63,6 +64,20 @@ def run(tessera, model, x, folder, name, *options):
     return numpy.load(folder / name / "y.npy")
 
 
+def check_pictures(tessera, model, unit, folder, layers):
+    """--pictures draws a roofline with a point for each layer, and the queues of each kernel with a bar for each instruction."""
+    call(tessera, "bench", model, "--target", unit, "--pictures", folder, "--json")
+    pictures = {path.name: xml.etree.ElementTree.parse(path).getroot() for path in folder.iterdir()}
+    svg = "{http://www.w3.org/2000/svg}"
+    roofline = pictures.pop("roofline.svg")
+    assert len(list(roofline.iter(svg + "circle"))) == len(layers) and list(roofline.iter(svg + "polyline")), folder
+    assert len(pictures) == len(layers), pictures
+    for picture, layer in zip((pictures[name] for name in sorted(pictures)), layers):
+        bars = [title.text for title in picture.iter(svg + "title")]
+        assert len(bars) == layer["instructions"] and all("cycles" in bar for bar in bars), bars[:3]
+        assert any(f"{layer['cycles']} cycles" in (text.text or "") for text in picture.iter(svg + "text"))
+
+
 def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("tessera")
@@ -109,6 +124,8 @@ def main():
                 print(f"{name}: {ran['kernel']}: the hardware's {ran['cycles']} cycles, as simulated", flush=True)
             rows[name] = report
             layers = [layer for layer in report.get("layers", []) if layer["multiply_adds"]]
+            if layers:
+                check_pictures(options.tessera, model, options.unit, folder / f"{name}_pictures", layers)
             print(f"{name}: equal", *(f"{layer['cycles']} cycles, {layer['percent_of_peak']:.1f} % of the peak, roof "
                                      f"{layer['roof_percent']:.1f} % ({layer['bound']})" for layer in layers), flush=True)
     if options.json:
