@@ -23,6 +23,7 @@
 #include "progress.h"
 #include "step_progress.h"
 #include "support/error.h"
+#include "target/wasm.h"
 #include "terminal.h"
 
 namespace tessera {
@@ -36,9 +37,10 @@ struct CompileCommand {
 };
 
 const std::map<std::string, Emit> kEmits = {
-    {"module", Emit::kModule}, {"exe", Emit::kExecutable},   {"c", Emit::kCSource},      {"graph", Emit::kGraph},
-    {"loop", Emit::kLoop},     {"program", Emit::kProgram},  {"llvm", Emit::kLlvm},      {"asm", Emit::kAsm},
-    {"obj", Emit::kObj},       {"opencl", Emit::kGpuSource}, {"cuda", Emit::kGpuSource}, {"hip", Emit::kGpuSource}};
+    {"module", Emit::kModule}, {"exe", Emit::kExecutable}, {"c", Emit::kCSource},        {"wasm", Emit::kWasm},
+    {"graph", Emit::kGraph},   {"loop", Emit::kLoop},      {"program", Emit::kProgram},  {"llvm", Emit::kLlvm},
+    {"asm", Emit::kAsm},       {"obj", Emit::kObj},        {"opencl", Emit::kGpuSource}, {"cuda", Emit::kGpuSource},
+    {"hip", Emit::kGpuSource}};
 
 // And linalg, which is made of the graph before a compile.
 std::vector<std::string> emit_names() {
@@ -48,14 +50,18 @@ std::vector<std::string> emit_names() {
 }
 
 bool is_text(Emit emit) {
-  return emit != Emit::kModule && emit != Emit::kObj && emit != Emit::kExecutable && emit != Emit::kCSource;
+  return emit != Emit::kModule && emit != Emit::kObj && emit != Emit::kExecutable && emit != Emit::kCSource &&
+         emit != Emit::kWasm;
 }
 
 // What stands beside the model when -o is not given; text goes to standard output then.
 std::string default_output(const CompileCommand& command, Emit emit) {
   if (is_text(emit)) return "-";
   std::filesystem::path path = std::filesystem::path(command.model).filename();
-  return path.replace_extension(emit == Emit::kObj ? ".o" : emit == Emit::kModule ? ".so" : "");
+  return path.replace_extension(emit == Emit::kObj      ? ".o"
+                                : emit == Emit::kModule ? ".so"
+                                : emit == Emit::kWasm   ? ".wasm"
+                                                        : "");
 }
 
 // What files that belong to a model are called: letters, digits and lines of its own file's name.
@@ -157,7 +163,10 @@ int compile(const CompileCommand& command) {
   DriverOptions options = driver_options(command.flags, &use);
   options.emit = kEmits.at(command.emit);
   // The language says what the target is, where nothing else does.
-  if (options.emit == Emit::kGpuSource && options.compile.target == "native") options.compile.target = command.emit;
+  if (options.compile.target == "native") {
+    if (options.emit == Emit::kGpuSource) options.compile.target = command.emit;
+    if (options.emit == Emit::kWasm) options.compile.target = kWasmTriple;
+  }
   if (options.emit == Emit::kGpuSource && options.compile.target != command.emit) refuse_other_target(command);
   CompileWatch watch(command.flags.max_seconds);
   StepProgress steps(progress, &watch);
@@ -193,7 +202,7 @@ int compile(const CompileCommand& command) {
     else write_module(compiled, output);
   } else if (is_c) {
     write_c(compiled, output, options.c_name);
-  } else if (options.emit == Emit::kObj) {
+  } else if (options.emit == Emit::kObj || options.emit == Emit::kWasm) {
     write_text(output, {reinterpret_cast<const char*>(compiled.code.data()), compiled.code.size()});
   } else {
     write_text(output, compiled.text);
@@ -240,10 +249,11 @@ Command add_compile_command(CLI::App& root) {
   app->add_option(
          "-o,--output", command->output,
          "Where to write, - for standard output; default: MODEL.so in this folder (MODEL.o for obj, MODEL for\n"
-         "exe, the folder MODEL for c), and standard output for text")
+         "exe, MODEL.wasm for wasm, the folder MODEL for c), and standard output for text")
       ->type_name("FILE");
-  app->add_option("--emit", command->emit,
-                  "What to write: module, exe, c, opencl, cuda, hip, graph, linalg, loop, program, llvm, asm, obj")
+  app->add_option(
+         "--emit", command->emit,
+         "What to write: module, exe, c, wasm, opencl, cuda, hip, graph, linalg, loop, program, llvm, asm, obj")
       ->capture_default_str()
       ->check(CLI::IsMember(emit_names()))
       ->type_name("KIND");
@@ -259,6 +269,7 @@ Command add_compile_command(CLI::App& root) {
       "  tessera compile model.onnx --dim batch=8 -O2 --time-passes\n"
       "  tessera compile model.onnx --emit exe -o model && ./model x.npy y.npy\n"
       "  tessera compile model.onnx --emit c -o folder\n"
+      "  tessera compile model.onnx --emit wasm -o model.wasm\n"
       "  tessera compile model.onnx --emit graph");
   return {app, [command] { return compile(*command); }};
 }

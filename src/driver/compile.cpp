@@ -16,6 +16,7 @@
 #include "driver/pipeline.h"
 #include "driver/step_names.h"
 #include "driver/variants.h"
+#include "driver/wasm_file.h"
 #include "graph/printer.h"
 #include "loop/printer.h"
 #include "program/join_pieces.h"
@@ -25,6 +26,7 @@
 #include "support/error.h"
 #include "support/hash.h"
 #include "support/symbolic_shape_error.h"
+#include "target/wasm.h"
 
 namespace tessera::inline driver {
 
@@ -205,6 +207,19 @@ class Compile {
     result_.text = std::move(c.source);
   }
 
+  // Modules and programs are ELF files, which no engine of WebAssembly reads; and the other way round.
+  void check_has_form() const {
+    const bool for_wasm = is_wasm(target_);
+    const bool is_module = options_.emit == Emit::kModule || options_.emit == Emit::kExecutable;
+    if (for_wasm ? !is_module : options_.emit != Emit::kWasm) return;
+    throw UserError({.id = "TSR-4079",
+                     .message = for_wasm ? "there are no modules for WebAssembly in the run time's form"
+                                         : fmt::format("--emit wasm: '{}' is another target", options_.compile.target),
+                     .node = {},
+                     .legal = for_wasm ? "--emit wasm" : "--target wasm32, or none",
+                     .hint = {}});
+  }
+
   // Machine code, and the parts of a module.
   void generate(Program program) {
     if (options_.emit == Emit::kCSource) return print_c(program);
@@ -212,18 +227,21 @@ class Compile {
       result_.text = runner_.time(kCodegen, [&] { return gpu_source(program, options_.compile); });
       return;
     }
+    check_has_form();
     CodegenOptions codegen;
     const bool keep_all = !options_.runner.save_temps.empty();
-    const ObjectCode object = runner_.time(kCodegen, [&] {
-      // At -O0 there is nothing to leave out.
-      const bool optimised = Pipeline(options_, decides_, runner_, applications_).may_optimize_code(program);
-      codegen.opt_level = optimised ? options_.compile.opt_level : 0;
-      codegen.module_name = result_.info.model_name;
-      if (numerics_of(options_.compile) == NumericsMode::kDeterministic) codegen.bits_of = &decides_;
-      codegen.want_ir = keep_all || options_.emit == Emit::kLlvm;
-      codegen.want_asm = keep_all || options_.emit == Emit::kAsm;
-      return generate_llvm(program, target_, codegen);
-    });
+    // At -O0 there is nothing to leave out.
+    const bool optimised = Pipeline(options_, decides_, runner_, applications_).may_optimize_code(program);
+    codegen.opt_level = optimised ? options_.compile.opt_level : 0;
+    codegen.module_name = result_.info.model_name;
+    if (numerics_of(options_.compile) == NumericsMode::kDeterministic) codegen.bits_of = &decides_;
+    if (options_.emit == Emit::kWasm) {
+      result_.code = runner_.time(kCodegen, [&] { return wasm_file(program, target_, codegen, result_.info); });
+      return;
+    }
+    codegen.want_ir = keep_all || options_.emit == Emit::kLlvm;
+    codegen.want_asm = keep_all || options_.emit == Emit::kAsm;
+    const ObjectCode object = runner_.time(kCodegen, [&] { return generate_llvm(program, target_, codegen); });
     if (keep_all) {
       runner_.save("module.ll", object.llvm_ir);
       runner_.save("module.s", object.assembly);

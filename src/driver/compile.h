@@ -23,7 +23,7 @@ namespace tessera::inline driver {
 struct Compiled {
   std::string text;                 // kGraph, kLoop, kProgram, kLlvm, kAsm, kCSource, kGpuSource
   std::string header;               // kCSource, whose .c file is `text`
-  std::vector<std::byte> code;      // kObj: the object; kModule: the shared object
+  std::vector<std::byte> code;      // kObj: the object; kModule: the shared object; kWasm: the file
   Program program;                  // kModule: planned, with the weights
   std::vector<DeviceImage> images;  // kModule: the code of its devices
   ModuleInfo info;                  // kModule

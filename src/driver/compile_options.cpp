@@ -21,6 +21,7 @@
 #include "schedule/choose.h"
 #include "support/error.h"
 #include "support/nearest_names.h"
+#include "target/wasm.h"
 #include "tessera/tessera.h"
 
 namespace tessera::inline driver {
@@ -122,7 +123,9 @@ Target deciding_target(const CompileOptions& options) {
 
 Target resolve_target(const CompileOptions& options) {
   Target target = parse_target(host_target(options));
-  target.num_threads = options.num_threads > 0 ? options.num_threads : tessera_default_num_threads();
+  target.num_threads = options.num_threads > 0 ? options.num_threads
+                       : is_wasm(target)       ? 1  // it starts no thread
+                                               : tessera_default_num_threads();
   return target;
 }
 

@@ -15,8 +15,21 @@ namespace tessera::inline driver {
 
 // What a compile ends with. Each level is a stop of its own; kModule is all the way, and
 // kExecutable is the same: a module with a program around it. kCSource is a planned program as C, a header and a
-// source; kGpuSource the source of its kernels on the GPU that the target names.
-enum class Emit : uint8_t { kModule, kExecutable, kCSource, kGpuSource, kGraph, kLoop, kProgram, kLlvm, kAsm, kObj };
+// source; kWasm the same as a WebAssembly module; kGpuSource the source of its kernels on the GPU that the target
+// names.
+enum class Emit : uint8_t {
+  kModule,
+  kExecutable,
+  kCSource,
+  kWasm,
+  kGpuSource,
+  kGraph,
+  kLoop,
+  kProgram,
+  kLlvm,
+  kAsm,
+  kObj
+};
 
 // How the steps of a compile are checked and shown.
 struct RunnerOptions {

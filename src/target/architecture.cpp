@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <array>
 
+#include "target/wasm.h"
+
 namespace tessera::inline target {
 namespace {
 
@@ -17,6 +19,8 @@ constexpr std::array kRiscvVectors = {
     VectorFile{.needs = "d", .bits = 128, .registers = 16, .fused = true},
     VectorFile{.needs = "", .bits = 128, .registers = 16},
 };
+// An engine's own registers are those of the machine that it runs on, mostly x86-64.
+constexpr std::array kWasmVectors = {VectorFile{.needs = "", .bits = 128, .registers = 16}};
 constexpr std::array kReferenceVectors = {VectorFile{.needs = "", .bits = 256, .registers = 16, .fused = true}};
 constexpr std::array kPlainVectors = {VectorFile{}};
 
@@ -25,6 +29,7 @@ constexpr std::array kArchitectures = {
     Architecture{Isa::kX86_64, "x86_64", "x86.", kX86Vectors},
     Architecture{Isa::kAArch64, "aarch64", "aarch64.", kNeon},
     Architecture{Isa::kRiscv64, "riscv64", "riscv64.", kRiscvVectors},
+    Architecture{Isa::kOther, kWasmTriple, "wasm.", kWasmVectors},
     Architecture{Isa::kReference, kReferenceTriple, "reference.", kReferenceVectors},
     Architecture{Isa::kOther, "", "none.", kPlainVectors},
 };

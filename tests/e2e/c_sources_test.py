@@ -13,16 +13,15 @@ import sys
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent / "python"))
 import cli_support
-from cli_support import CliTest
 
 import numpy
 import onnx
 from onnx import helper
 
 from c_models import models, perceptron, quantized_conv, text
+from interpreted_models import BOUND, InterpretedTest, random_inputs
 from test_data import find_test_data
 
-BOUND = 1e-5  # of the largest: functions are polynomials here, and libm's in the interpreter
 COMPILERS = [name for name in ("gcc", "clang", "clang-19") if shutil.which(name)][:2]
 STRICT = ["-std=c99", "-Wall", "-Wextra", "-Werror", "-pedantic"]
 SANITIZE = ["-g", "-fsanitize=address,undefined", "-fno-sanitize-recover=all"]
@@ -112,47 +111,11 @@ class CSource:
         return [numpy.fromfile(self.folder / f"out{i}.bin", a.dtype).reshape(a.shape) for i, a in enumerate(outputs)], int(done.stdout)
 
 
-def random_inputs(model, seed=1):
-    random = numpy.random.default_rng(seed)
-    constants = {tensor.name for tensor in model.graph.initializer}
-    inputs = {}
-    for value in model.graph.input:
-        if value.name in constants:
-            continue
-        tensor = value.type.tensor_type
-        dims = [dim.dim_value for dim in tensor.shape.dim]
-        dtype = helper.tensor_dtype_to_np_dtype(tensor.elem_type)
-        inputs[value.name] = (random.random(dims) if dtype.kind == "f" else random.integers(0, 10, dims)).astype(dtype).reshape(dims)
-    return inputs
-
-
-class CSources(CliTest):
+class CSources(InterpretedTest):
     def emit(self, model, *arguments):
         path = model if isinstance(model, pathlib.Path) else self.save(model, "m.onnx")
         self.tessera("compile", path, "--emit", "c", "-o", "c", "-q", *arguments)
         return CSource(self.folder / "c", path.stem)
-
-    def interpreted(self, path, inputs, *arguments):
-        given = []
-        for i, (name, array) in enumerate(inputs.items()):
-            numpy.save(self.folder / f"in{i}.npy", array)
-            given += ["--input", f"{name}=@in{i}.npy"]
-        outputs = [value.name for value in onnx.load(path, load_external_data=False).graph.output]
-        for i, name in enumerate(outputs):
-            given += ["--output", f"{name}=@want{i}.npy"]
-        self.tessera("run", path, "--engine", "interp", *given, *arguments)
-        return [numpy.load(self.folder / f"want{i}.npy") for i in range(len(outputs))]
-
-    def assert_agree(self, want, got, what, bound=BOUND):
-        self.assertEqual(len(want), len(got), what)
-        for one, other in zip(want, got):
-            other = other.reshape(one.shape)
-            if one.dtype.kind != "f":
-                numpy.testing.assert_array_equal(one, other, what)
-                continue
-            finite = numpy.abs(one[numpy.isfinite(one)]).max(initial=0)
-            scale = bound if one.dtype != numpy.float16 else 1e-3
-            numpy.testing.assert_allclose(other, one, rtol=0, atol=scale * max(finite, 1e-30), err_msg=what)
 
     def check(self, model, inputs=None, sanitized=True, bound=BOUND):
         source = self.emit(model)

@@ -188,7 +188,7 @@ class CommandLine(CliTest):
             (["schedule", "matmul.loop", "--only-scheduled", "--check"], "--only-scheduled requires --bench"),
             (["schedule", "-", "--apply", "-"], "'-', which is standard input, can be only one of"),
             (["schedule", "matmul.loop", "--apply", "-", "--intrinsics", "-"], "'-', which is standard input"),
-            (["compile", "model.onnx", "--emit", "wasm"], "--emit"),
+            (["compile", "model.onnx", "--emit", "jar"], "--emit"),
             (["run", "model.onnx", "--engine", "gpu"], "--engine"),
             (["bench", "model.onnx", "--repeat", "0"], "--repeat"),
             (["verify", ".", "--timeout", "soon"], "--timeout"),

@@ -13,10 +13,11 @@
 
 #include "codegen/c/unsupported.h"
 #include "codegen/common/host_plan.h"
+#include "codegen/common/local_plan.h"
+#include "codegen/common/run_memory.h"
 #include "codegen/source/c_text.h"
 #include "codegen/source/kernel_printer.h"
 #include "graph/flow.h"
-#include "program/donation.h"
 #include "program/memory_plan.h"
 #include "program/steps.h"
 #include "support/error.h"
@@ -24,9 +25,6 @@
 namespace tessera::inline c_codegen {
 
 namespace {
-
-constexpr int64_t kAlign = 64;  // of what is added to the memory plan's arena
-int64_t align_up(int64_t bytes) { return (bytes + kAlign - 1) / kAlign * kAlign; }
 
 std::string upper(std::string text) {
   std::transform(text.begin(), text.end(), text.begin(), [](unsigned char c) { return std::toupper(c); });
@@ -97,31 +95,11 @@ class Printer {
           name(i < program_.output_names.size() ? program_.output_names[i] : buffer(program_.outputs[i]).name));
   }
 
-  // Behind the plan's arena: scratch memory of kernels, the values that checks look at, states that are not written in
-  // their place.
   void lay_out_memory() {
     int64_t scratch = 0;
     for (const Kernel& kernel : program_.kernels)
       scratch = std::max(scratch, plan_locals(kernel.program).scratch_bytes);
-    scratch_offset_ = align_up(program_.arena_bytes);
-    arena_bytes_ = align_up(scratch_offset_ + scratch);
-    const size_t first_check = program_.num_own_outputs() + program_.states.size();
-    for (size_t i = 0; i < program_.checks.size(); ++i) {
-      check_offsets_.push_back(arena_bytes_);
-      arena_bytes_ += align_up(buffer(program_.outputs[first_check + i]).bytes);
-    }
-    const auto aliases = output_aliases(program_);
-    const std::set<std::pair<int, int>> in_place(aliases.begin(), aliases.end());
-    for (size_t i = 0; i < program_.states.size(); ++i) {
-      const int64_t bytes = align_up(buffer(program_.inputs[program_.num_own_inputs() + i]).bytes);
-      state_offsets_.push_back(state_bytes_);
-      state_bytes_ += bytes;
-      const bool same = in_place.contains(
-          {static_cast<int>(program_.num_own_outputs() + i), static_cast<int>(program_.num_own_inputs() + i)});
-      next_offsets_.push_back(same ? -1 : arena_bytes_);
-      if (!same) arena_bytes_ += bytes;
-    }
-    arena_bytes_ = std::max(arena_bytes_, kAlign);
+    memory_ = plan_run_memory(program_, scratch);
   }
 
   // ---- weights ----
@@ -254,15 +232,15 @@ class Printer {
 
   std::string input_text(size_t number) const {
     if (number < program_.num_own_inputs()) return input_names_[number];
-    return fmt::format("state + {}", state_offsets_[number - program_.num_own_inputs()]);
+    return fmt::format("state + {}", memory_.states[number - program_.num_own_inputs()]);
   }
   std::string output_text(size_t number) const {
     if (number < program_.num_own_outputs()) return output_names_[number];
     const size_t behind = number - program_.num_own_outputs();
     if (behind >= program_.states.size())
-      return fmt::format("arena + {}", check_offsets_[behind - program_.states.size()]);
-    if (next_offsets_[behind] < 0) return fmt::format("state + {}", state_offsets_[behind]);
-    return fmt::format("arena + {}", next_offsets_[behind]);
+      return fmt::format("arena + {}", memory_.checks[behind - program_.states.size()]);
+    if (memory_.next_states[behind] < 0) return fmt::format("state + {}", memory_.states[behind]);
+    return fmt::format("arena + {}", memory_.next_states[behind]);
   }
 
   void line(const std::string& text) { run_ += std::string(static_cast<size_t>(2 * depth_), ' ') + text + '\n'; }
@@ -274,7 +252,7 @@ class Printer {
     std::string text = kernel_names_[number] + "(";
     for (size_t i = 0; i < call.args.size(); ++i)
       text += (i ? ", " : "") + pointer_text(call.args[i], plan_.address(call.args[i], false), i >= num_inputs);
-    if (uses_scratch_[number]) text += fmt::format(", arena + {}", scratch_offset_);
+    if (uses_scratch_[number]) text += fmt::format(", arena + {}", memory_.scratch);
     for (const Var& symbol : kernel.symbols) text += ", " + size_text(symbol);
     line(text + ");");
   }
@@ -365,10 +343,10 @@ class Printer {
       for (const KernelCall& call : program_.calls) emit_call(call);
     else emit_steps(program_.steps);
     for (size_t i = 0; i < program_.checks.size(); ++i)
-      line(fmt::format("if (*(const i64 *)(const void *)(arena + {}) == 0) return {};", check_offsets_[i], i + 1));
+      line(fmt::format("if (*(const i64 *)(const void *)(arena + {}) == 0) return {};", memory_.checks[i], i + 1));
     for (size_t i = 0; i < program_.states.size(); ++i)
-      if (next_offsets_[i] >= 0)
-        copy(fmt::format("state + {}", state_offsets_[i]), fmt::format("arena + {}", next_offsets_[i]),
+      if (memory_.next_states[i] >= 0)
+        copy(fmt::format("state + {}", memory_.states[i]), fmt::format("arena + {}", memory_.next_states[i]),
              buffer(program_.inputs[program_.num_own_inputs() + i]).bytes);
     std::string text = fmt::format("\n{} {{\n", run_signature());
     text += "  unsigned char *const arena = arena_memory;\n";
@@ -386,7 +364,7 @@ class Printer {
     for (size_t i = 0; i < program_.states.size(); ++i) {
       const int64_t bytes = buffer(program_.inputs[program_.num_own_inputs() + i]).bytes;
       const BufferId initial = program_.states[i].initial;
-      const std::string place = fmt::format("state + {}", state_offsets_[i]);
+      const std::string place = fmt::format("state + {}", memory_.states[i]);
       ops_.use_string();
       if (initial >= 0) copy(place, pointer_text(initial, plan_.home(initial, false), false), bytes);
       else line(fmt::format("memset({}, 0, {});", place, bytes));
@@ -435,13 +413,13 @@ class Printer {
         "\n/* Memory of a run, from the caller, at an address that is a multiple of 8; its contents do not matter:\n"
         "     static uint64_t arena[({0}_ARENA_BYTES + 7) / 8]; */\n#define {0}_ARENA_BYTES {1}\n"
         "/* Constant arrays in {2}.c. */\n#define {0}_WEIGHT_BYTES {3}\n",
-        big, arena_bytes_, comment(options_.name), weight_bytes_);
+        big, memory_.arena_bytes, comment(options_.name), weight_bytes_);
     if (!program_.states.empty())
       text += fmt::format(
           "\n/* Memory of what lives from run to run, from the caller, aligned as the arena. {0}_reset gives the "
           "values\n"
           "   from before the first run. */\n#define {1}_STATE_BYTES {2}\nvoid {0}_reset(void *state_memory);\n",
-          prefix_, big, state_bytes_);
+          prefix_, big, memory_.state_bytes);
     text +=
         "\n/* Inputs and outputs are row-major and do not overlap. Runs at the same time need an arena each. Answers 0";
     for (size_t i = 0; i < program_.checks.size(); ++i)
@@ -459,8 +437,8 @@ class Printer {
   std::vector<std::string> input_names_, output_names_, kernel_names_;
   std::vector<bool> uses_scratch_;
   std::map<WeightKey, std::string> weight_names_;
-  std::vector<int64_t> check_offsets_, state_offsets_, next_offsets_;  // next: -1 where it is in its place
-  int64_t scratch_offset_ = 0, arena_bytes_ = 0, state_bytes_ = 0, weight_bytes_ = 0;
+  RunMemory memory_;
+  int64_t weight_bytes_ = 0;
   std::string weights_, run_;
   int depth_ = 1;
 };

@@ -2,11 +2,18 @@
 
 #include <algorithm>
 
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
 #include "codegen/llvm/llvm_headers.h"
 #include "codegen/llvm/llvm_target.h"
 #include "codegen/llvm/memory_functions.h"
 #include "codegen/llvm/module_emitter.h"
+#include "codegen/llvm/wasm_entry.h"
+#include "codegen/llvm/wasm_module.h"
+#include "graph/flow.h"
 #include "loop/intrinsic.h"
+#include "program/steps.h"
 #include "support/error.h"
 
 namespace tessera::inline llvm_codegen {
@@ -72,7 +79,7 @@ std::vector<std::string> linked_files(const Program& program, int32_t device) {
 void set_up(llvm::Module& module, const Target& target, const llvm::TargetMachine& machine) {
   module.setTargetTriple(target.triple);
   module.setDataLayout(machine.createDataLayout());
-  module.setPICLevel(llvm::PICLevel::BigPIC);
+  if (machine.isPositionIndependent()) module.setPICLevel(llvm::PICLevel::BigPIC);
 }
 
 // What all functions of a module need, and the passes over them.
@@ -100,7 +107,41 @@ std::vector<std::byte> object_of(llvm::Module& module, llvm::TargetMachine& mach
   return {bytes, bytes + object.size()};
 }
 
+void refuse_unsupported_by_wasm(const Program& program) {
+  std::vector<std::string> found;
+  if (program.flow) found.push_back(fmt::format("values without a fixed size ({})", program.flow->why.reason));
+  for (const SymbolRange& symbol : program.symbols)
+    found.push_back(fmt::format("the open size '{}' ({} to {})", symbol.var->name, symbol.lo, symbol.hi));
+  for (const ProgramDevice& device : program.devices) found.push_back(fmt::format("the device '{}'", device.name));
+  for (const std::string& file : linked_files(program, 0)) found.push_back(fmt::format("code of '{}'", file));
+  constexpr int64_t kMostBytes = int64_t{2} << 30;
+  if (const int64_t bytes = program.weight_bytes + program.arena_bytes; bytes > kMostBytes)
+    found.push_back(fmt::format("weights and memory of {} bytes", bytes));
+  if (found.empty()) return;
+  throw UserError(
+      {.id = "TSR-5150",
+       .message = fmt::format("the model cannot be written as WebAssembly: it has {}", fmt::join(found, "; ")),
+       .node = {},
+       .legal = "models of fixed sizes whose weights and memory take at most 2 GiB",
+       .hint = "give sizes with --shape or --dim; or compile a module, which the runtime runs"});
+}
+
 }  // namespace
+
+WasmCode generate_wasm(const Program& program, const Target& target, const CodegenOptions& options) {
+  refuse_unsupported_by_wasm(program);
+  const auto machine = make_target_machine(target, options.opt_level);
+  llvm::LLVMContext context;
+  llvm::Module module(options.module_name, context);
+  set_up(module, target, *machine);
+  EmittedModule emitted = emit_module(module, program, {target, options.bits_of, options.lanes_of}, "");
+  WasmCode result;
+  result.layout = add_wasm_entry(module, program, emitted.scratch_bytes);
+  result.remarks = std::move(emitted.remarks);
+  finish(module, target, *machine, options.opt_level);
+  result.object = object_of(module, *machine);
+  return result;
+}
 
 ObjectCode generate_llvm(const Program& program, const Target& target, const CodegenOptions& options) {
   const auto machine = make_target_machine(target, options.opt_level);

@@ -14,6 +14,7 @@
 #include "support/error.h"
 #include "support/nearest_names.h"
 #include "support/tile_permission.h"
+#include "target/wasm.h"
 
 namespace tessera::inline llvm_codegen {
 namespace {
@@ -111,19 +112,21 @@ const llvm::Target& find_llvm_target(const std::string& triple) {
   initialize_llvm();
   std::string reason;
   const llvm::Target* found = llvm::TargetRegistry::lookupTarget(triple, reason);
-  // The module format and the argument structures are those of 64-bit little-endian Linux.
+  // The module format and the argument structures are those of 64-bit little-endian Linux. WebAssembly has no modules
+  // of that format (wasm_module.h); its pointers take the lower halves of the structures' fields.
   const llvm::Triple parsed(triple);
   if (found && parsed.isArch64Bit() && parsed.isLittleEndian() && parsed.isOSBinFormatELF()) return *found;
+  if (found && parsed.getArch() == llvm::Triple::wasm32) return *found;
   throw UserError(
       {.id = "TSR-5001",
        .message = fmt::format("no code can be generated for the target '{}'", triple),
        .node = {},
        .legal = "native, x86-64-v2, x86-64-v3, x86-64-v4, or a triple of a 64-bit little-endian ELF system such as "
-                "x86_64-unknown-linux-gnu, aarch64-unknown-linux-gnu, riscv64-unknown-linux-gnu, "
+                "x86_64-unknown-linux-gnu, aarch64-unknown-linux-gnu, riscv64-unknown-linux-gnu, or wasm32, "
                 "followed by ,cpu=NAME and ,+feature or ,-feature",
        .hint = did_you_mean(triple,
                             {"native", "x86-64-v2", "x86-64-v3", "x86-64-v4", "x86_64-unknown-linux-gnu",
-                             "aarch64-unknown-linux-gnu", "riscv64-unknown-linux-gnu"},
+                             "aarch64-unknown-linux-gnu", "riscv64-unknown-linux-gnu", "wasm32"},
                             "check the spelling of the target")});
 }
 
@@ -145,8 +148,10 @@ std::unique_ptr<llvm::TargetMachine> make_target_machine(const Target& target, i
   const llvm::Target& llvm_target = find_llvm_target(target.triple);
   llvm::TargetOptions options;
   const auto level = opt_level == 0 ? llvm::CodeGenOptLevel::None : llvm::CodeGenOptLevel::Default;
+  // Position-independent WebAssembly would import its addresses from whoever loads it.
+  const auto relocation = is_wasm(target) ? llvm::Reloc::Static : llvm::Reloc::PIC_;
   std::unique_ptr<llvm::TargetMachine> machine(llvm_target.createTargetMachine(
-      target.triple, target.cpu, llvm_features(target), options, llvm::Reloc::PIC_, std::nullopt, level));
+      target.triple, target.cpu, llvm_features(target), options, relocation, std::nullopt, level));
   check(machine != nullptr, "LLVM has no machine for " + target.triple);
   return machine;
 }
@@ -194,6 +199,10 @@ Target parse_target(std::string_view spec) {
     target.cpu = triple.isX86() ? "x86-64" : triple.isRISCV() ? "generic-rv64" : "generic";
     // What every 64-bit Linux of the architecture has; LLVM's generic processor has less.
     if (triple.isRISCV()) switches.insert(switches.begin(), {"+m", "+a", "+f", "+d", "+c"});
+    // What engines have had since 2021, and conversions that saturate as the IR's may.
+    if (is_wasm(target))
+      switches.insert(switches.begin(),
+                      {"+simd128", "+bulk-memory", "+nontrapping-fptoint", "+sign-ext", "+mutable-globals"});
   }
   for (const std::string& item : switches) {
     if (!item.starts_with("cpu=")) continue;
