@@ -13,6 +13,7 @@
 #include "driver/graph_reader.h"
 #include "driver/model_file.h"
 #include "import/aten/aten_import.h"
+#include "import/caffe/caffe_import.h"
 #include "import/gguf/gguf_import.h"
 #include "import/onnx_json/onnx_json.h"
 #include "import/stablehlo/stablehlo_import.h"
@@ -202,12 +203,50 @@ ModelReader open_stablehlo(const ModelSource& source) {
   return reader;
 }
 
+// NAME.caffemodel beside NAME.prototxt, or the only one in that folder; empty: there is none.
+std::string weights_beside(const std::filesystem::path& network) {
+  std::error_code failed;
+  const std::filesystem::path same = std::filesystem::path(network).replace_extension(".caffemodel");
+  if (std::filesystem::exists(same, failed)) return same;
+  std::string found;
+  for (const auto& entry : std::filesystem::directory_iterator(network.parent_path() / ".", failed)) {
+    if (entry.path().extension() != ".caffemodel") continue;
+    if (!found.empty())
+      throw UserError({.id = "TSR-1132",
+                       .message = fmt::format("'{}' may have the weights of '{}' or of '{}'", network.string(), found,
+                                              entry.path().string()),
+                       .node = {},
+                       .legal = "one .caffemodel in the folder, or one of the network's name",
+                       .hint = fmt::format("call the right one '{}'", same.filename().string())});
+    found = entry.path();
+  }
+  return found;
+}
+
+ModelReader open_caffe(const ModelSource& source) {
+  const auto network = [&] {
+    if (!source.path) return read_caffe_network(source.memory.bytes, source.place(), {}, {});
+    const auto text = MappedFile::open(*source.path, "model", "TSR-1001");
+    const std::string weights = weights_beside(*source.path);
+    const auto bytes = weights.empty() ? nullptr : MappedFile::open(weights, "weights", "TSR-1001");
+    return read_caffe_network(text->text(), source.place(), bytes ? bytes->text() : "", weights);
+  }();
+  ModelReader reader;
+  reader.read = [network](const ImportOptions& options) {
+    GraphInterpreter evaluator;
+    return read_caffe(network, options, standard_ops(), evaluator);
+  };
+  reader.reads_open = false;
+  return reader;
+}
+
 constexpr std::array kFormats = {
     ModelFormat{"graph text", looks_like_graph, open_graph_text},
     ModelFormat{"TFLite model", looks_like_tflite, open_tflite_model},
     ModelFormat{"GGUF model", looks_like_gguf, open_gguf},
     ModelFormat{"PyTorch program", looks_like_pt2, open_pt2_model},
     ModelFormat{"StableHLO module", looks_like_mlir, open_stablehlo},
+    ModelFormat{"network of Caffe", looks_like_prototxt, open_caffe},
     ModelFormat{"ONNX model in JSON", looks_like_onnx_json, open_onnx_json, true},
     ModelFormat{"ONNX model", [](std::string_view) { return true; }, open_onnx_model, true},
 };

@@ -6,6 +6,7 @@
 
 #include "driver/graph_reader.h"
 #include "driver/open_sizes.h"
+#include "import/caffe/caffe_import.h"
 #include "import/gguf/gguf_import.h"
 #include "import/onnx_json/onnx_json.h"
 #include "import/tflite/tflite_import.h"
@@ -41,6 +42,16 @@ ModelDeclarations border_of(const TfliteBorder& border) {
   };
   for (const TfliteTensor& tensor : border.inputs) result.inputs.push_back(declared(tensor));
   for (const TfliteTensor& tensor : border.outputs) result.outputs.push_back(declared(tensor));
+  return result;
+}
+
+ModelDeclarations border_of(const CaffeBorder& border) {
+  ModelDeclarations result;
+  for (const CaffeInput& input : border.inputs) {
+    result.inputs.push_back({input.name, DType::kF32, true, {}});
+    for (const int64_t dim : input.dims) result.inputs.back().dims.push_back({dim, {}});
+  }
+  for (const std::string& name : border.outputs) result.outputs.push_back({name, DType::kF32, false, {}});
   return result;
 }
 
@@ -101,7 +112,7 @@ std::optional<OnnxBytes> onnx_of(const ModelSource& source) {
   const OnnxBytes contents = contents_of(source);
   const std::string_view beginning = contents.bytes.substr(0, kBeginning);
   if (looks_like_graph(beginning) || looks_like_tflite(beginning) || looks_like_gguf(beginning) ||
-      looks_like_pt2(beginning) || looks_like_mlir(beginning))
+      looks_like_pt2(beginning) || looks_like_mlir(beginning) || looks_like_prototxt(beginning))
     return std::nullopt;
   if (!looks_like_onnx_json(beginning)) return contents;
   const auto binary = std::make_shared<const std::string>(onnx_of_json(contents.bytes, source.place()));
@@ -114,6 +125,8 @@ std::optional<ModelDeclarations> declarations_of(const ModelSource& source) {
     const OnnxBytes bytes = contents_of(source);
     if (looks_like_tflite(bytes.bytes)) return border_of(read_tflite_border(bytes.bytes));
     if (looks_like_pt2(bytes.bytes)) return program_declarations(open_pt2(bytes.bytes, bytes.owner, source.place()));
+    if (looks_like_prototxt(bytes.bytes.substr(0, kBeginning)))
+      return border_of(border_of(*read_caffe_network(bytes.bytes, source.place(), {}, {})));
     if (looks_like_mlir(bytes.bytes)) return module_declarations(read_module_text(bytes.bytes, source.place()));
     if (looks_like_graph(bytes.bytes.substr(0, kBeginning)))
       return border_of(read_graph_text(bytes.bytes, source.place()));

@@ -8,6 +8,7 @@ that TESSERA compiles, and a whole module without code.
 seeds/onnx: for each set of operators the smallest of the models that tests/python builds, and the models with strings,
 sequences, optionals and maps. seeds/onnx_json: those of them that have fields which others lack, as JSON.
 seeds/tflite: one operator each, of f32 and of bytes.
+seeds/caffe: a few layers each, with their weights, by tests/python/caffe_support.py.
 seeds/pt2: a layer, of fixed and of open sizes, as an archive and as JSON.
 seeds/{graph,loop,program}_text: what TESSERA makes of some of them, with the optimiser off and on, where that is short.
 dictionaries/: the words of all these."""
@@ -29,6 +30,7 @@ from google.protobuf import json_format
 
 HERE = pathlib.Path(__file__).resolve().parent
 sys.path.insert(0, str(HERE.parent / "python"))
+import caffe_support  # noqa: E402
 import check_structures  # noqa: E402
 import gguf_models  # noqa: E402
 import make_onnx_cases  # noqa: E402
@@ -303,6 +305,39 @@ def write_gguf():
     print(f"gguf: {len(list(out.iterdir()))} seeds")
 
 
+def write_caffe():
+    """Text, a zero byte, weights."""
+    folder = empty(HERE / "seeds/caffe")
+    made = {}
+    net = made["conv"] = caffe_support.Network((1, 2, 5, 5))
+    net.conv(2, 3, "pad: 1", group=2)
+    net.batch_norm()
+    net.relu()
+    net.pool("AVE", "kernel_size: 3 stride: 2")
+    net = made["dense"] = caffe_support.Network((1, 2, 4, 4))
+    net.layer("LRN", "lrn_param { local_size: 3 }")
+    net.layer("PReLU", "", [net.noise(2)])
+    net.dense(3, 32)
+    net.layer("Softmax")
+    net = made["shapes"] = caffe_support.Network((1, 4, 3, 3))
+    net.layer("Slice", tops=["a", "b"])
+    net.layer("Eltwise", "eltwise_param { coeff: 1 coeff: -1 }", bottoms=["a", "b"])
+    net.layer("Permute", "permute_param { order: 0 order: 2 order: 3 order: 1 }")
+    net.layer("Reshape", "reshape_param { shape { dim: 0 dim: -1 } }")
+    net = made["boxes"] = caffe_support.Network((1, 2, 4, 4))
+    net.layer("Pooling", "pooling_param { kernel_size: 2 stride: 2 }")
+    net.layer("PriorBox", "prior_box_param { min_size: 2 max_size: 3 aspect_ratio: 2 }", bottoms=[net.x, "data"])
+    net.layer("Tile", "tile_param { axis: 0 tiles: 2 }")
+    for name, net in made.items():
+        (folder / name).write_bytes(net.text.encode() + b"\0" + net.weights.SerializeToString())
+    old = 'layers { bottom: "d" top: "y" name: "y" type: POWER power_param { power: 2 shift: 1 } include { phase: TEST } }'
+    (folder / "old").write_text('name: "o" input: "d" input_dim: 1 input_dim: 1 input_dim: 2 input_dim: 2 ' + old)
+    messages = (caffe_support.ROOT / "src/import/caffe/net.proto").read_text()
+    words = set(re.findall(r"\b(\w+) = \d+", messages)) | set(re.findall(r'type: "(\w+)"', "".join(net.text for net in made.values())))
+    write_dictionary("caffe", sorted(words) + [" { ", " }", ": ", '"'])
+    print(f"caffe: {len(list(folder.iterdir()))} seeds")
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("tessera")
@@ -313,6 +348,7 @@ def main():
     write_json(models)
     write_tflite()
     write_pt2()
+    write_caffe()
     write_texts(args.tessera, models)
     write_expressions()
     write_kernels()

@@ -5,6 +5,7 @@
 
 #include "arith/simplify.h"
 
+#include "import/common/local_response.h"
 #include "import/onnx/operators/handlers.h"
 
 namespace tessera::inline onnx_import {
@@ -116,29 +117,14 @@ void import_mean_variance_normalization(NodeContext& c) {
   c.out(0, c.div(centred, c.add(deviation, c.scalar_like(x, 1e-9))));
 }
 
-// x / (bias + alpha / size * sum of squares over `size` neighbouring channels)^beta: a window over the channels, the
-// dimensions behind them taken as one.
 void import_lrn(NodeContext& c) {
   c.require_inputs(1, 1);
   const ValueId x = c.in(0);
-  const Shape dims = c.shape(x);
-  if (dims.size() < 2)
-    c.malformed(fmt::format("an operand of type {}", c.type(x).to_string()), "[batch, channels, ...]");
+  if (c.rank(x) < 2) c.malformed(fmt::format("an operand of type {}", c.type(x).to_string()), "[batch, channels, ...]");
   const int64_t size = c.attrs.require_int("size");
   if (size < 1 || size > (int64_t{1} << 31)) c.malformed(fmt::format("size = {}", size), "1 or more");
-  const Expr inner = Emitter::count(Shape(dims.begin() + 2, dims.end()));
-  const ValueId squares = c.reshape(c.mul(x, x), {dims[0], 1, dims[1], inner});
-  const ValueId sums = c.op("reduce_window", {squares},
-                            {{"kind", std::string("sum")},
-                             {"window", Ints{size, 1}},
-                             {"strides", Ints{1, 1}},
-                             {"dilations", Ints{1, 1}},
-                             {"pads_begin", Ints{(size - 1) / 2, 0}},
-                             {"pads_end", Ints{size - 1 - (size - 1) / 2, 0}}});
-  const double alpha = c.attrs.get_float("alpha", static_cast<double>(1e-4f));
-  const ValueId scaled = c.mul(c.reshape(sums, dims), c.scalar_like(x, alpha / static_cast<double>(size)));
-  const ValueId base = c.add(scaled, c.scalar_like(x, c.attrs.get_float("bias", 1)));
-  c.out(0, c.div(x, c.op("pow", {base, c.scalar_like(x, c.attrs.get_float("beta", 0.75))})));
+  c.out(0, local_response(c, x, size, c.attrs.get_float("alpha", static_cast<double>(1e-4f)),
+                          c.attrs.get_float("beta", 0.75), c.attrs.get_float("bias", 1)));
 }
 
 }  // namespace
