@@ -3,19 +3,17 @@
 
     .venv/bin/python tests/e2e/recognized_operators.py build/bin/tessera     TESSERA_TEST_FULL=1: the large ones too
 """
-import collections
 import os
 import pathlib
-import re
-import subprocess
 import sys
 import tempfile
 
 import onnx
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
-sys.path.insert(0, str(ROOT / "tests/models"))
+sys.path[:0] = [str(ROOT / "tests/models"), str(ROOT / "tests/python")]
 import materialize  # noqa: E402
+from recognition import composites_of  # noqa: E402
 
 QUICK = {
     "efficientnet_b0": {"silu": 49, "sigmoid": 16},
@@ -30,19 +28,10 @@ LARGE = {
 
 
 def recognized(tessera, name):
-    """The composites of the graph just before decompose_all takes them apart."""
     with tempfile.TemporaryDirectory() as folder:
         path = pathlib.Path(folder) / f"{name}.onnx"
         onnx.save(materialize.build(name), path)
-        run = subprocess.run([tessera, "compile", path, "--emit", "graph", "-o", os.devnull, "-q", "--save-temps",
-                              pathlib.Path(folder) / "temps"], capture_output=True, text=True, check=False)
-        if run.returncode:
-            sys.exit(f"{name}: {run.stderr}")
-        # A pass that changes nothing leaves no file: the last text before the composites are opened counts.
-        texts = sorted(pathlib.Path(folder, "temps").glob("*.graph"))
-        last = next(i for i, text in enumerate(texts) if text.stem.endswith("decompose_all"))
-        text = texts[last - 1].read_text()
-    return collections.Counter(re.findall(r'= composite\(.*\bname = "(\w+)"', text))
+        return composites_of(tessera, path)
 
 
 def main():

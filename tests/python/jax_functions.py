@@ -569,6 +569,76 @@ def flax_resnet18(classes=100):
     return lambda x: model.apply(variables, x), x
 
 
+def flax_mlp(classes=10):
+    """A perceptron with normalisation and dropout at rest, as flax's nnx writes it."""
+    try:
+        from flax import nnx
+    except ImportError:
+        return None
+
+    class MLP(nnx.Module):
+        def __init__(self, rngs):
+            self.first, self.norm = nnx.Linear(30, 64, rngs=rngs), nnx.LayerNorm(64, rngs=rngs)
+            self.second, self.last = nnx.Linear(64, 48, rngs=rngs), nnx.Linear(48, classes, rngs=rngs)
+
+        def __call__(self, x):
+            x = nnx.gelu(self.norm(self.first(x)))
+            return nnx.softmax(self.last(nnx.silu(self.second(x))))
+
+    model = MLP(nnx.Rngs(0))
+    return lambda x: model(x), real(8, 30)
+
+
+def flax_gpt(layers=2, width=64, heads=4, vocabulary=96, length=24):
+    """A small GPT of flax's layers: embeddings, attention with a causal mask, GELU, layer norms."""
+    try:
+        from flax import linen as nn
+    except ImportError:
+        return None
+
+    class Block(nn.Module):
+        @nn.compact
+        def __call__(self, x, mask):
+            y = nn.LayerNorm()(x)
+            x = x + nn.MultiHeadDotProductAttention(num_heads=heads, qkv_features=width)(y, y, mask=mask)
+            return x + nn.Dense(width)(nn.gelu(nn.Dense(4 * width)(nn.LayerNorm()(x))))
+
+    class GPT(nn.Module):
+        @nn.compact
+        def __call__(self, tokens):
+            places = jnp.arange(tokens.shape[1])[None]
+            x = nn.Embed(vocabulary, width)(tokens) + nn.Embed(length, width)(places)
+            mask = nn.make_causal_mask(tokens)
+            for _ in range(layers):
+                x = Block()(x, mask)
+            return nn.Dense(vocabulary, use_bias=False)(nn.LayerNorm()(x))
+
+    model = GPT()
+    tokens = whole(0, vocabulary, 2, length)
+    variables = model.init(jax.random.PRNGKey(0), tokens)
+    return lambda t: model.apply(variables, t), tokens
+
+
+FLAX = {"flax_resnet18": flax_resnet18, "flax_mlp": flax_mlp, "flax_gpt": flax_gpt}
+
+
+def inverse_errors(x):
+    return lax.erf_inv(x), lax.erf_inv(jnp.array([-1.0, 1.0, 0.0, 0.999999], jnp.float32)), jax.random.normal(jax.random.key(3), (4, 5))
+
+
+def pooling_gradients(x, y):
+    """Windows that overlap, that leave elements out, that reach over the edges; the smallest; equal elements."""
+    largest = lambda window, strides, padding: lambda v: lax.reduce_window(v, -jnp.inf, lax.max, window, strides, padding)
+    smallest = lambda v: lax.reduce_window(v, jnp.inf, lax.min, (1, 2, 3, 1), (1, 2, 2, 1), "VALID")
+    forms = [smallest, largest((1, 3, 3, 1), (1, 2, 2, 1), "SAME")]
+    forms += [largest((1, 2, 2, 1), (1, 3, 2, 1), "VALID"), largest((1, 2, 2, 1), (1, 1, 1, 1), "SAME")]
+    made = []
+    for form in forms:
+        out, pull = jax.vjp(form, x)
+        made += [*pull(jnp.sin(out) + 0.5), jax.grad(lambda v: (form(v) ** 2).sum())(y)]
+    return made
+
+
 FUNCTIONS = {
     "unary": (unary, positive(3, 7)),
     "binary": (binary, real(4, 5), real(4, 5)),
@@ -591,6 +661,8 @@ FUNCTIONS = {
     "gradients": (gradients, real(3, 4), real(4, 3)),
     "convolution_gradients": (convolution_gradients, real(2, 7, 6, 3), real(3, 3, 3, 5)),
     "norms": (norms, real(6, 8), real(8)),
+    "inverse_errors": (inverse_errors, (RANDOM.random((3, 50)) * 2 - 1).astype(np.float32)),
+    "pooling_gradients": (pooling_gradients, real(2, 7, 8, 3), whole(0, 4, 1, 6, 7, 2).astype(np.float32)),
     "attention": (attention, real(2, 9, 4, 16), real(2, 9, 4, 16), real(2, 9, 4, 16)),
     "trees": (trees, {"b": real(3), "a": real(2, 2)}),
     "constants": (constants, real(3, 6)),

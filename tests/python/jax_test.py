@@ -1,6 +1,6 @@
 """Functions of JAX beside JAX itself: compiled from its StableHLO text, in the form that it prints and in the generic one.
 
-jax_test.py [NAME...]
+jax_test.py TESSERA [NAME...]
 """
 
 import pathlib
@@ -18,6 +18,7 @@ import numpy as np
 
 import jax_functions
 import tessera
+from recognition import composites_of
 
 BOUND = 1e-5
 
@@ -65,6 +66,23 @@ def check(name, function, arguments):
     return None
 
 
+# What of a model's operators is recognised, however JAX took it apart: composites of the graph that the compiler makes.
+RECOGNISED = {
+    "attention": {"softmax": 1},
+    "flax_mlp": {"layer_norm": 1, "gelu": 1, "silu": 1, "softmax": 1},
+    "flax_gpt": {"layer_norm": 5, "gelu": 2, "softmax": 2},
+}
+
+
+def check_recognised(program, name, function, arguments):
+    with tempfile.TemporaryDirectory() as folder:
+        path = pathlib.Path(folder, "f.mlir")
+        path.write_text(jax.jit(function).lower(*arguments).as_text())
+        found = composites_of(program, path)
+    wrong = {op: found[op] for op, count in RECOGNISED[name].items() if found[op] != count}
+    return f"{dict(found)} are recognised, and {RECOGNISED[name]} wanted" if wrong else None
+
+
 def check_frontend():
     """The four steps: import, build, set, run."""
     random = np.random.default_rng(1)
@@ -81,9 +99,10 @@ def check_frontend():
 
 
 def main():
-    names = sys.argv[1:] or [*jax_functions.FUNCTIONS, "flax_resnet18"]
+    program, *names = sys.argv[1:]
+    names = names or [*jax_functions.FUNCTIONS, *jax_functions.FLAX]
     failed = []
-    if not sys.argv[1:]:
+    if len(sys.argv) == 2:
         docs = pathlib.Path(__file__).with_name("python_docs.py")
         if subprocess.run([sys.executable, docs, "jax.md"]).returncode:
             failed.append("docs/jax.md")
@@ -91,13 +110,15 @@ def main():
             failed.append("frontend")
             print(f"FAILED frontend: {problem}")
     for name in names:
-        case = jax_functions.flax_resnet18() if name == "flax_resnet18" else jax_functions.FUNCTIONS[name]
+        case = jax_functions.FLAX[name]() if name in jax_functions.FLAX else jax_functions.FUNCTIONS[name]
         if case is None:
-            print("flax_resnet18 is left out: flax is not installed")
+            print(f"{name} is left out: flax is not installed")
             continue
         function, *arguments = case
         try:
             problem = check(name, function, arguments)
+            if not problem and name in RECOGNISED:
+                problem = check_recognised(program, name, function, arguments)
         except tessera.Error as error:
             problem = f"{error}"
         if problem:

@@ -102,7 +102,8 @@ class Stage {
 }  // namespace
 
 Graph raise_to_composites(const Graph& graph, const PassContext& ctx) {
-  Graph result = graph;
+  // What nobody needs any more reads values inside of patterns as well.
+  Graph result = dce(graph, ctx);
   for (const auto* stage : {&kFirst, &kSecond, &kThird}) result = Stage(result, ctx, *stage).run();
   return result;
 }

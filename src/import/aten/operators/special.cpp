@@ -6,59 +6,13 @@
 #include <vector>
 
 #include "import/aten/operators/handlers.h"
+#include "import/common/real.h"
 
 namespace tessera::inline aten {
 namespace {
 
 constexpr double kPi = std::numbers::pi, kInfinity = std::numeric_limits<double>::infinity(),
                  kNoNumber = std::numeric_limits<double>::quiet_NaN();
-
-// A value of f64.
-class Real {
- public:
-  Real(AtenContext& c, ValueId id) : c_(&c), id_(id) {}
-
-  ValueId id() const { return id_; }
-  Real same(double v) const { return {*c_, c_->scalar(DType::kF64, v)}; }
-  Real of(const char* function) const { return {*c_, c_->op(function, {id_})}; }
-  Real with(const char* operation, const Real& other) const { return {*c_, c_->op(operation, {id_, other.id_})}; }
-  ValueId is(const char* comparison, double v) const { return with(comparison, same(v)).id_; }
-  ValueId is_infinite() const { return c_->op("is_inf", {id_}); }
-  Real where(ValueId condition, const Real& otherwise) const {
-    return {*c_, c_->op("select", {condition, id_, otherwise.id_})};
-  }
-  Real where(ValueId condition, double otherwise) const { return where(condition, same(otherwise)); }
-  // Itself but where the condition holds.
-  Real but(ValueId condition, double then) const { return same(then).where(condition, *this); }
-
-  friend Real operator+(const Real& a, const Real& b) { return a.with("add", b); }
-  friend Real operator+(const Real& a, double b) { return a + a.same(b); }
-  friend Real operator-(const Real& a, const Real& b) { return a.with("sub", b); }
-  friend Real operator-(const Real& a, double b) { return a - a.same(b); }
-  friend Real operator-(double a, const Real& b) { return b.same(a) - b; }
-  friend Real operator*(const Real& a, const Real& b) { return a.with("mul", b); }
-  friend Real operator*(const Real& a, double b) { return a * a.same(b); }
-  friend Real operator/(const Real& a, const Real& b) { return a.with("div", b); }
-  friend Real operator/(double a, const Real& b) { return b.same(a) / b; }
-  friend Real operator-(const Real& a) { return a.of("neg"); }
-
- private:
-  AtenContext* c_;
-  ValueId id_;
-};
-
-Real exp(const Real& x) { return x.of("exp"); }
-Real log(const Real& x) { return x.of("log"); }
-Real erf(const Real& x) { return x.of("erf"); }
-Real absolute(const Real& x) { return x.of("abs"); }
-Real sine(const Real& x) { return x.of("sin"); }
-
-// The sum of coefficients[i] * x^i.
-Real polynomial(const Real& x, const std::vector<double>& coefficients) {
-  Real sum = x.same(coefficients.back());
-  for (size_t i = coefficients.size() - 1; i-- > 0;) sum = sum * x + coefficients[i];
-  return sum;
-}
 
 // `function` of the operand, in the dtype of the result.
 template <Real (*kFunction)(const Real&)>
@@ -88,22 +42,6 @@ Real erfcx(const Real& x) {
   return scaled_erfc_tail(x).where(is_far, (1 - erf(near)) * exp(near * near));
 }
 
-// Giles's polynomials, and two steps of Newton's.
-Real erfinv(const Real& x) {
-  const Real inside = x.where(absolute(x).is("lt", 1), 0);
-  const Real w = -log((1 - inside) * (inside + 1));
-  const ValueId is_near = w.is("lt", 5);
-  const Real near = polynomial(w - 2.5, {1.50140941, 0.246640727, -0.00417768164, -0.00125372503, 0.00021858087,
-                                         -4.39150654e-06, -3.5233877e-06, 3.43273939e-07, 2.81022636e-08});
-  const Real far =
-      polynomial(w.but(is_near, 5).of("sqrt") - 3, {2.83297682, 1.00167406, 0.00943887047, -0.0076224613, 0.00573950773,
-                                                    -0.00367342844, 0.00134934322, 0.000100950558, -0.000200214257});
-  Real y = near.where(is_near, far) * inside;
-  for (int step = 0; step < 2; ++step) y = y - (erf(y) - inside) / (exp(-(y * y)) * (2 / std::sqrt(kPi)));
-  y = y.but(x.is("eq", 1), kInfinity).but(x.is("eq", -1), -kInfinity);
-  return y.where(absolute(x).is("le", 1), kNoNumber);
-}
-
 // The logarithm of the normal distribution's function.
 Real log_ndtr(const Real& x) {
   const ValueId is_low = x.is("lt", -1);
@@ -119,7 +57,7 @@ Real log_ndtr(const Real& x) {
 Real ndtri(const Real& x) {
   constexpr double kSmall = 1e-3;
   constexpr int kSteps = 5;  // from a start that is 10 % off at most: 1e-15 of the result
-  const Real usual = erfinv(x * 2 - 1) * std::numbers::sqrt2;
+  const Real usual = inverse_erf(x * 2 - 1) * std::numbers::sqrt2;
   const ValueId is_small = x.is("lt", kSmall), is_none = x.is("le", 0);
   const Real log_x = log(x.where(is_small, kSmall).but(is_none, kSmall));
   Real z = -(log_x * -2).of("sqrt");
@@ -291,7 +229,7 @@ std::span<const AtenOperator> special_operators() {
       {"copysign", import_copysign},
       {"digamma", in_doubles<digamma>},
       {"erfc", in_doubles<erfc>},
-      {"erfinv", in_doubles<erfinv>},
+      {"erfinv", in_doubles<inverse_erf>},
       {"fmax", as_chosen<kGe>},
       {"fmin", as_chosen<kLe>},
       {"hypot", import_hypot},

@@ -3,6 +3,7 @@
 
 #include <limits>
 
+#include "import/common/real.h"
 #include "import/stablehlo/operators/handlers.h"
 
 namespace tessera::inline stablehlo {
@@ -48,6 +49,11 @@ void import_atan2(HloContext& c) { c.out(angle_of(c, c.in(0), c.in(1))); }
 void import_square(HloContext& c) { c.out(c.mul(c.in(0), c.in(0))); }
 void import_same(HloContext& c) {
   for (size_t i = 0; i < c.num_results(); ++i) c.out(i, c.in(i));
+}
+
+void import_erf_inv(HloContext& c) {
+  const ValueId x = c.in(0);
+  c.out(c.cast(inverse_erf(Real(c, c.cast(x, DType::kF64))).id(), c.dtype(x)));
 }
 
 void import_rsqrt(HloContext& c) { c.out(c.div(c.scalar_like(c.in(0), 1), c.op("sqrt", {c.in(0)}))); }
@@ -201,6 +207,7 @@ constexpr HloOperator kOperators[] = {
     {"chlo.atanh", as_unary<kAtanh>},
     {"chlo.cosh", as_unary<kCosh>},
     {"chlo.erf", as_unary<kErf>},
+    {"chlo.erf_inv", import_erf_inv},
     {"chlo.is_inf", as_unary<kIsInf>},
     {"chlo.is_neg_inf", import_is_one_inf<false>},
     {"chlo.is_pos_inf", import_is_one_inf<true>},
@@ -274,16 +281,22 @@ bool is_identity(HloContext& c, const std::string& combiner, ValueId value) {
   if (combiner == "mul") return number == 1;
   if (combiner == "and") return dtype == DType::kBool ? number == 1 : known->get_int(0) == -1;
   if (combiner != "min" && combiner != "max") return false;
-  const bool least = combiner == "max";
-  if (is_float(dtype)) return number == (least ? -1 : 1) * std::numeric_limits<double>::infinity();
-  if (dtype == DType::kBool) return number == (least ? 0 : 1);
-  const int bits = dtype_bits(dtype);
-  if (is_unsigned_int(dtype)) {
-    const auto all = bits == 64 ? UINT64_MAX : (uint64_t{1} << bits) - 1;
-    return static_cast<uint64_t>(known->get_int(0)) == (least ? 0 : all);
+  const Tensor end = extreme(dtype, combiner == "min");
+  return is_float(dtype) ? number == end.get_double(0) : known->get_int(0) == end.get_int(0);
+}
+
+Tensor extreme(DType dtype, bool is_largest) {
+  Tensor value(dtype, {});
+  if (is_float(dtype)) {
+    value.set_double(0, (is_largest ? 1 : -1) * std::numeric_limits<double>::infinity());
+  } else if (dtype == DType::kBool || is_unsigned_int(dtype)) {
+    value.set_int(0, !is_largest ? 0 : dtype == DType::kBool ? 1 : -1);
+  } else {
+    const int bits = dtype_bits(dtype);
+    const int64_t largest = bits == 64 ? INT64_MAX : (int64_t{1} << (bits - 1)) - 1;
+    value.set_int(0, is_largest ? largest : -largest - 1);
   }
-  const int64_t largest = bits == 64 ? INT64_MAX : (int64_t{1} << (bits - 1)) - 1;
-  return known->get_int(0) == (least ? -largest - 1 : largest);
+  return value;
 }
 
 }  // namespace tessera::inline stablehlo

@@ -91,29 +91,9 @@ ValueId edged(HloContext& c, ValueId x, ValueId value, const Ints& low, const In
 }
 
 void import_pad(HloContext& c) {
-  ValueId x = c.in(0);
-  const ValueId value = c.in(1);
-  const auto rank = static_cast<size_t>(c.rank(x));
-  const Ints low = c.per_dimension("edge_padding_low", rank, 0), high = c.per_dimension("edge_padding_high", rank, 0);
-  const Ints between = c.per_dimension("interior_padding", rank, 0);
-  for (size_t d = 0; d < rank; ++d) {
-    if (between[d] == 0) continue;
-    const int64_t extent = c.dims(x)[d];
-    if (between[d] < 0 || between[d] > (int64_t{1} << 31))
-      c.malformed(fmt::format("{} elements between two", between[d]), "0 or more");
-    if (extent < 2) continue;
-    // Each element with what follows it, less what follows the last.
-    Shape apart = c.shape(x), together = apart;
-    apart.insert(apart.begin() + static_cast<ptrdiff_t>(d) + 1, 1);
-    Ints none(apart.size(), 0), behind = none;
-    behind[d + 1] = between[d];
-    together[d] = extent * (between[d] + 1);
-    x = c.reshape(edged(c, c.reshape(x, apart), value, none, behind), together);
-    Ints cut(rank, 0);
-    cut[d] = -between[d];
-    x = edged(c, x, value, Ints(rank, 0), cut);
-  }
-  c.out(edged(c, x, value, low, high));
+  const auto rank = static_cast<size_t>(c.rank(c.in(0)));
+  c.out(padded(c, c.in(0), c.in(1), c.per_dimension("edge_padding_low", rank, 0),
+               c.per_dimension("edge_padding_high", rank, 0), c.per_dimension("interior_padding", rank, 0)));
 }
 
 void import_reverse(HloContext& c) { c.out(reversed(c, c.in(0), c.integers("dimensions"))); }
@@ -211,6 +191,28 @@ constexpr HloOperator kOperators[] = {
 }  // namespace
 
 std::span<const HloOperator> shape_operators() { return kOperators; }
+
+ValueId padded(HloContext& c, ValueId x, ValueId value, const Ints& low, const Ints& high, const Ints& between) {
+  const auto rank = static_cast<size_t>(c.rank(x));
+  for (size_t d = 0; d < rank; ++d) {
+    if (between[d] == 0) continue;
+    const int64_t extent = c.dims(x)[d];
+    if (between[d] < 0 || between[d] > (int64_t{1} << 31))
+      c.malformed(fmt::format("{} elements between two", between[d]), "0 or more");
+    if (extent < 2) continue;
+    // Each element with what follows it, less what follows the last.
+    Shape apart = c.shape(x), together = apart;
+    apart.insert(apart.begin() + static_cast<ptrdiff_t>(d) + 1, 1);
+    Ints none(apart.size(), 0), behind = none;
+    behind[d + 1] = between[d];
+    together[d] = extent * (between[d] + 1);
+    x = c.reshape(edged(c, c.reshape(x, apart), value, none, behind), together);
+    Ints cut(rank, 0);
+    cut[d] = -between[d];
+    x = edged(c, x, value, Ints(rank, 0), cut);
+  }
+  return edged(c, x, value, low, high);
+}
 
 ValueId reversed(HloContext& c, ValueId x, const Ints& dims) {
   const auto rank = static_cast<size_t>(c.rank(x));

@@ -2,6 +2,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <tuple>
 
 #include "import/stablehlo/operators/handlers.h"
 
@@ -100,8 +101,90 @@ void import_reduce_window(HloContext& c) {
   c.out(is_identity(c, combiner, initial) ? y : combined(c, combiner, y, initial));
 }
 
+// Which element of a window is taken.
+struct Selection {
+  bool is_largest = true;
+  bool is_first = true;  // of equal ones; else the last
+};
+
+// What a region that says whether the first of two stays makes of all elements of a window; empty for other regions.
+std::optional<Selection> selection_of(HloContext& c, const HloRegion& region, DType dtype) {
+  std::vector<Tensor> pair = {Tensor(dtype, {3}), Tensor(dtype, {3})};  // with memory of their own
+  for (const auto& [place, a, b] : {std::tuple(0, 1, 2), std::tuple(1, 2, 1), std::tuple(2, 1, 1)}) {
+    pair[0].set_int(place, a);
+    pair[1].set_int(place, b);
+  }
+  const auto stays = c.walk().sampled(region, pair);
+  if (!stays || stays->size() != 1 || (*stays)[0].num_elements() != 3) return std::nullopt;
+  const Tensor& table = (*stays)[0];
+  if (table.get_int(0) == table.get_int(1)) return std::nullopt;
+  return Selection{table.get_int(1) != 0, table.get_int(2) != 0};
+}
+
+// The gradient of pooling: of each window one element is chosen, which gets the window's element of `source`; what an
+// element gets from several windows is added. The places of all windows that are as far from their begins are one
+// slice.
+void import_select_and_scatter(HloContext& c) {
+  constexpr int64_t kMostPlaces = 256;
+  const ValueId x = c.in(0), source = c.in(1), initial = c.in(2);
+  const auto rank = static_cast<size_t>(c.rank(x));
+  const Ints window = c.per_dimension("window_dimensions", rank, 1),
+             strides = c.per_dimension("window_strides", rank, 1);
+  const auto padding = c.pairs("padding", rank);
+  const auto selection = selection_of(c, c.region(0), c.dtype(x));
+  if (!selection || HloContext::combiner_of(c.region(1)) != "add")
+    c.unsupported("another choice than the largest or smallest element, or another sum");
+  if (c.dtype(x) == DType::kBool) c.unsupported("windows of bools");
+  int64_t places = 1;
+  for (size_t d = 0; d < rank; ++d) {
+    if (window[d] < 1 || strides[d] < 1) c.malformed("a window or a step of 0", "1 or more");
+    if (window[d] > kMostPlaces || (places *= window[d]) > kMostPlaces)
+      c.unsupported(fmt::format("windows of more than {} elements", kMostPlaces));
+  }
+  Ints low(rank), high(rank), apart(rank), cut_low(rank), cut_high(rank);
+  for (size_t d = 0; d < rank; ++d) {
+    low[d] = padding[d][0], high[d] = padding[d][1];
+    cut_low[d] = -low[d], cut_high[d] = -high[d];
+    apart[d] = strides[d] - 1;
+  }
+  const Ints none(rank, 0), counts = c.dims(source);
+  const ValueId zero = c.scalar_like(source, 0);
+  const ValueId lowest = c.constant_value(extreme(c.dtype(x), !selection->is_largest));
+  const ValueId wide = padded(c, x, lowest, low, high, none);
+  const Ints extents = c.dims(wide);
+  for (size_t d = 0; d < rank; ++d)
+    if (counts[d] != (extents[d] - window[d]) / strides[d] + 1 || extents[d] < window[d])
+      c.malformed(fmt::format("{} for windows of {}", c.type(source).to_string(), c.type(x).to_string()),
+                  "an element for each window");
+  std::vector<Ints> begins;  // of each slice
+  for (int64_t place = 0; place < places; ++place) {
+    Ints begin(rank);
+    int64_t rest = place;
+    for (size_t d = rank; d-- > 0; rest /= window[d]) begin[d] = rest % window[d];
+    begins.push_back(std::move(begin));
+  }
+  if (!selection->is_first) std::reverse(begins.begin(), begins.end());
+  const auto slice = [&](const Ints& begin) { return c.slice(wide, begin, counts, strides); };
+  ValueId best = -1, taken = -1, sum = -1;
+  for (const Ints& begin : begins)
+    best = best < 0 ? slice(begin) : c.op(selection->is_largest ? "max" : "min", {best, slice(begin)});
+  for (const Ints& begin : begins) {
+    ValueId chosen = c.op("eq", {slice(begin), best});
+    const ValueId so_far = taken < 0 ? chosen : c.op("logical_or", {taken, chosen});
+    if (taken >= 0) chosen = c.op("logical_and", {chosen, c.op("logical_not", {taken})});
+    taken = so_far;
+    Ints behind(rank);
+    for (size_t d = 0; d < rank; ++d) behind[d] = extents[d] - begin[d] - ((counts[d] - 1) * strides[d] + 1);
+    const ValueId part = padded(c, c.op("select", {chosen, source, zero}), zero, begin, behind, apart);
+    sum = sum < 0 ? part : c.add(sum, part);
+  }
+  const ValueId y = padded(c, sum, zero, cut_low, cut_high, none);
+  c.out(is_identity(c, "add", initial) ? y : c.add(y, initial));
+}
+
 constexpr HloOperator kOperators[] = {
     {"stablehlo.reduce_window", import_reduce_window},
+    {"stablehlo.select_and_scatter", import_select_and_scatter},
 };
 
 }  // namespace
