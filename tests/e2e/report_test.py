@@ -42,9 +42,13 @@ def check(condition, what):
         sys.exit(1)
 
 
-def drawn(browser, page):
+def data_of(page):
+    return json.loads(re.search(r'<script type="application/json" id="data">(.*?)</script>', page.read_text(), re.S)[1])
+
+
+def drawn(browser, page, query=""):
     """The page's elements when its script has ended."""
-    command = [browser, "--headless", "--no-sandbox", "--disable-gpu", "--virtual-time-budget=20000", "--dump-dom", page.as_uri()]
+    command = [browser, "--headless", "--no-sandbox", "--disable-gpu", "--virtual-time-budget=20000", "--dump-dom", page.as_uri() + query]
     return subprocess.run(command, capture_output=True, text=True, timeout=120).stdout
 
 
@@ -62,12 +66,29 @@ def main():
             "http://" not in text.replace("http://www.w3.org/2000/svg", "") and "https://" not in text,
             "the page names the network",
         )
-        data = json.loads(re.search(r'<script type="application/json" id="data">(.*?)</script>', text, re.S)[1])
+        data = data_of(page)
         check(sum(node["op"] == "conv" for node in data["nodes"]) == 12, "nodes of the graph")
         check(any(node["inputs"] for node in data["nodes"]), "edges of the graph")
         check(data["kernels"] and all(kernel["us"] > 0 for kernel in data["kernels"]), "times of kernels")
         check(data["module"]["live_bytes"] and data["roofline"]["peak_gflops"] > 0, "memory and roofline")
         check(any("declined" in rule for kernel in data["explained"]["kernels"] for rule in kernel["rules"]), "why-not reasons")
+        # What kernels hand to one another: an edge's precision and layout, of the model and of the program.
+        for kind in ("nodes", "program"):
+            check(all(len(node["edges"]) == len(node["inputs"]) for node in data[kind]), f"types of the edges of {kind}")
+        check(any("[" in edge for call in data["program"] for edge in call["edges"]), "edges between kernels")
+        # Two builds: beside a page, and beside a module.
+        subprocess.run([tessera, "compile", "net.onnx", "-O0", "-q", "-o", "net.so"], cwd=folder, check=True)
+        pages = {}
+        for other in ("net.html", "net.so"):
+            command = [tessera, "report", "net.onnx", "--against", other, "-o", f"beside_{other}.html"]
+            done = subprocess.run(command, cwd=folder, capture_output=True, text=True)
+            check(done.returncode == 0, done.stderr)
+            pages[other] = data_of(folder / f"beside_{other}.html")
+            check(pages[other]["against"]["kernels"] and pages[other]["against"]["module"]["memory"], f"the build of {other}")
+        check(pages["net.html"]["against"]["kernels"] == data["kernels"], "times of the page that is compared with")
+        command = [tessera, "report", "net.onnx", "--against", "net.onnx", "-o", "x.html"]
+        refused = subprocess.run(command, cwd=folder, capture_output=True, text=True)
+        check(refused.returncode == 1 and "TSR-4089" in refused.stderr, "a model as another build")
         refused = subprocess.run([tessera, "report", "net.onnx", "-o", "net.onnx"], cwd=folder, capture_output=True, text=True)
         check(refused.returncode == 1, "the page replaces its model")
         print(f"{len(text)} bytes, {len(data['nodes'])} nodes, {len(data['kernels'])} kernels")
@@ -82,6 +103,10 @@ def main():
             "a dot for each kernel",
         )
         check(shown.count('<tr class="kernel">') == len(data["kernels"]), "a row for each kernel")
+        beside = drawn(browser, folder / "beside_net.html.html", "?view=program")
+        check('data-ready="1"' in beside, "the script of the page of two builds does not end")
+        check(beside.count('<tr class="change">') == len(data["kernels"]), "a row for each kernel of two builds")
+        check("edges" in re.search(r'id="precisions">(.*?)</p>', beside, re.S)[1], "the precisions of edges")
         # A graph of 10,000 nodes; how long it takes is printed.
         one = data["nodes"]
         data["nodes"] = [
