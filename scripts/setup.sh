@@ -79,7 +79,10 @@ for argument in "$@"; do
     --llm) with_llm=1 ;;
     --check) check_only=1 ;;
     -h | --help) sed -n '2,23s/^# \{0,1\}//p' "$0"; exit 0 ;;
-    *) echo "setup: unknown option '$argument'; known: --dev --cuda --torch --jax --caffe --mlir --browser --rtl --llm --check" >&2; exit 1 ;;
+    *)
+      echo "setup: unknown option '$argument'; known: --dev --cuda --torch --jax --caffe --mlir --browser --rtl --llm --check" >&2
+      exit 1
+      ;;
   esac
 done
 
