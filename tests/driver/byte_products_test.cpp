@@ -168,17 +168,25 @@ TEST(ByteProducts, WeightsOfNineBits) {
 TEST(ByteProducts, DepthwiseConvolutions) {
   struct Depthwise {
     int64_t channels, height, width, kernel, stride, pad, dilation = 1;
-    bool in_groups = true;
+    bool any_rule = false;  // whether windows fit depends on what becomes of the padding
   };
-  const std::vector<Depthwise> cases = {
-      {12, 7, 8, 3, 1, 1},          {40, 14, 14, 3, 1, 1},         {16, 7, 7, 3, 2, 1},
-      {33, 28, 29, 3, 2, 1},        {8, 6, 57, 3, 1, 0},           {17, 5, 4, 3, 1, 2},
-      {10, 9, 31, 5, 1, 2},         {24, 13, 14, 5, 2, 2},         {20, 16, 17, 7, 1, 3},
-      {9, 11, 10, 2, 1, 0},         {16, 12, 23, 4, 3, 1},         {32, 12, 16, 3, 1, 2, 2},
-      {15, 20, 21, 3, 2, 3, 3},     {16, 3, 3, 3, 1, 1, 1, false}, {16, 1, 1, 3, 1, 1, 1, false},
-      {19, 8, 6, 1, 1, 0, 1, false}};
-  const auto check = [](const Depthwise& c, DType dtype, std::pair<int, int> weight_range, bool any_group,
-                        uint64_t seed) {
+  const std::vector<Depthwise> cases = {{12, 7, 8, 3, 1, 1},
+                                        {40, 14, 14, 3, 1, 1},
+                                        {16, 7, 7, 3, 2, 1},
+                                        {33, 28, 29, 3, 2, 1},
+                                        {8, 6, 57, 3, 1, 0},
+                                        {17, 5, 4, 3, 1, 2},
+                                        {10, 9, 31, 5, 1, 2},
+                                        {24, 13, 14, 5, 2, 2},
+                                        {20, 16, 17, 7, 1, 3},
+                                        {9, 11, 10, 2, 1, 0},
+                                        {16, 12, 23, 4, 3, 1},
+                                        {32, 12, 16, 3, 1, 2, 2, true},
+                                        {15, 20, 21, 3, 2, 3, 3, true},
+                                        {16, 3, 3, 3, 1, 1, 1, true},
+                                        {16, 1, 1, 3, 1, 1, 1, true},
+                                        {19, 8, 6, 1, 1, 0, 1, true}};
+  const auto check = [](const Depthwise& c, DType dtype, std::pair<int, int> weight_range, uint64_t seed) {
     Random random(seed);
     const Ints dims = {1 + static_cast<int64_t>(seed % 2), c.channels, c.height, c.width};
     Tensor weights(DType::kI32, {c.channels, 1, c.kernel, c.kernel});
@@ -188,15 +196,14 @@ TEST(ByteProducts, DepthwiseConvolutions) {
     expect_same(graph.finish(seed % 3 == 0), random_bytes(dtype, dims, random),
                 fmt::format("depthwise {}, {}x{}, stride {}, pad {}, {} from {}", fmt::join(dims, "x"), c.kernel,
                             c.kernel, c.stride, c.pad, dtype_name(dtype), weight_range.first),
-                c.in_groups, any_group ? "kernel" : ".dot.");
+                true, c.any_rule ? "kernel" : ".dot.");
   };
   const std::pair<int, int> ranges[] = {{-128, 127}, {-100, 155}, {0, 255}};
   uint64_t seed = 500;
   for (const Depthwise& c : cases)
-    for (const DType dtype : {DType::kU8, DType::kI8})
-      for (const auto& range : ranges) check(c, dtype, range, c.dilation > 1, ++seed);
+    for (const DType dtype : {DType::kU8, DType::kI8}) ++seed, check(c, dtype, ranges[seed % 3], seed);
   // Any shapes, whichever rule takes them.
-  for (int round = 0; round < 30; ++round) {
+  for (int round = 0; round < 20; ++round) {
     Random random(++seed);
     const auto pick = [&](int64_t low, int64_t high) {
       return std::uniform_int_distribution<int64_t>(low, high)(random);
@@ -211,7 +218,8 @@ TEST(ByteProducts, DepthwiseConvolutions) {
     c.pad = pick(0, c.kernel);
     const int64_t span = (c.kernel - 1) * c.dilation + 1 - 2 * c.pad;
     c.height = std::max(c.height, span), c.width = std::max(c.width, span);
-    check(c, round % 2 == 0 ? DType::kU8 : DType::kI8, ranges[round % 3], true, seed);
+    c.any_rule = true;
+    check(c, round % 2 == 0 ? DType::kU8 : DType::kI8, ranges[round % 3], seed);
   }
 }
 

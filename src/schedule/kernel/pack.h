@@ -10,7 +10,7 @@
 namespace tessera::inline schedule {
 
 // Dimension of a packed tensor: steps along one or more logical places of the source. The value of place `axis` is
-// the sum over dimensions of index * multiplier; places beyond the axis' extent hold zero.
+// the sum over dimensions of index * multiplier; places outside of the axis hold zero.
 struct PackDim {
   int64_t extent = 1;
   int axis = 0;  // index into PackSpec::axes
