@@ -353,7 +353,8 @@ def check_model(tessera, name, build, configurations, count, folder):
                     print(f"FAILED {name} {label} {sizes}: output {output} {have.shape} for {want.shape} differs by "
                           f"{difference:.3g}", flush=True)
                     failures += 1
-        print(f"{name:14} {label:10} {count:3} sizes, worst {worst:.1e} of max|reference|", flush=True)
+        else:
+            print(f"{name:14} {label:10} {count:3} sizes, worst {worst:.1e} of max|reference|", flush=True)
     return failures
 
 
