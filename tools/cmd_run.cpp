@@ -17,6 +17,8 @@
 #include "driver/analysis/trace_file.h"
 #include "driver/compile.h"
 #include "driver/engine/output_guard.h"
+#include "driver/parallelize.h"
+#include "driver/process_rank.h"
 #include "flag_use.h"
 #include "labels.h"
 #include "progress.h"
