@@ -48,7 +48,9 @@ std::vector<CaffeInput> inputs_of(const proto::NetParameter& net) {
   }
   std::set<std::string> names;
   for (const CaffeInput& input : inputs)
-    if (!names.insert(input.name).second) refuse_network(fmt::format("two inputs '{}'", input.name), "one of a name");
+    if (input.name.empty()) refuse_network("an input without a name", "a name for each");
+    else if (!names.insert(input.name).second)
+      refuse_network(fmt::format("two inputs '{}'", input.name), "one of a name");
   if (inputs.empty())
     refuse_network("the network has no input", "input: \"data\" or a layer of type Input, as a deploy.prototxt has");
   return inputs;
@@ -127,6 +129,9 @@ class CaffeImporter {
     }
     for (int i = 0; i < layer.top_size(); ++i) {
       const std::string& top = layer.top(i);
+      if (top.empty())
+        throw UserError({"TSR-1133", fmt::format("{} makes a top without a name", layer.type()), layer.name(),
+                         "a name for each", "check the names"});
       const bool in_place = std::find(layer.bottom().begin(), layer.bottom().end(), top) != layer.bottom().end();
       const bool twice = std::find(layer.top().begin(), layer.top().begin() + i, top) != layer.top().begin() + i;
       if (twice || (values_.contains(top) && !in_place))
