@@ -191,7 +191,7 @@ int generate(const std::string& model, Given given) {
                  options);
   });
   if (compiled.empty())
-    throw UserError({.id = "TSR-4089",
+    throw UserError({.id = "TSR-4091",
                      .message = "there is no cache that the compiled model could be kept in",
                      .node = {},
                      .legal = "a folder TESSERA_CACHE_DIR, and a TESSERA_CACHE_SIZE that has room for the model",
