@@ -1,7 +1,6 @@
 // tessera train MODEL --data FILE.npz
 #include <chrono>
 #include <filesystem>
-#include <fstream>
 #include <iostream>
 #include <memory>
 #include <optional>
@@ -23,6 +22,7 @@
 #include "stop_on_interrupt.h"
 #include "supervise.h"
 #include "support/error.h"
+#include "support/peak_memory.h"
 #include "support/refuse.h"
 #include "terminal.h"
 #include "train/loss.h"
@@ -56,15 +56,6 @@ std::vector<std::pair<std::string, std::string>> feature_pairs(const std::vector
   }
   return pairs;
 }
-
-// Of this process, since it began, or since reset_peak_memory().
-double peak_memory_mb() {
-  std::ifstream status("/proc/self/status");
-  for (std::string line; std::getline(status, line);)
-    if (line.starts_with("VmHWM:")) return std::stod(line.substr(6)) / 1024;
-  return 0;
-}
-void reset_peak_memory() { std::ofstream("/proc/self/clear_refs") << "5"; }
 
 void print_plan(const TrainingPlan& plan, bool resumes) {
   const DataParallel& parallel = plan.parallel;
@@ -168,7 +159,7 @@ int run_training(TrainCommand command) {
   if (command.json) {
     nlohmann::json report = training_json(command.model, command.output, outcome);
     report["seconds"] = seconds;
-    report["peak_rss_mb"] = peak_memory_mb();
+    report["peak_rss_mb"] = peak_memory() / (1 << 20);
     std::cout << json_line(report);
   } else if (talks) {
     if (outcome.sparsity) fmt::print("{:.1f} % of the masked weights are zero\n", 100 * *outcome.sparsity);

@@ -108,14 +108,16 @@ void refuse_what_is_open(const Graph& model) {
 }
 
 // Weights and what a run takes are those of the planned program of a rank; where they are too much together, weights
-// have to be less.
-void search(ParallelPlan& plan, const Pins& pins, const ParallelOptions& options, const DriverOptions& compile) {
+// have to be less. `found`: the first plan, where it is known already.
+void search(ParallelPlan& plan, const Pins& pins, const ParallelOptions& options, const DriverOptions& compile,
+            std::optional<CheapestPlan> found) {
   int64_t most = options.most_memory;
   constexpr int kTries = 4;
   for (int i = 0; i < kTries; ++i) {
-    CheapestPlan found = cheapest_plan(plan.graph, options.mesh, pins, options.speed, most);
-    plan.shardings = std::move(found.plan);
-    plan.search = {found.seconds, found.bound, found.branches};
+    if (!found) found = cheapest_plan(plan.graph, options.mesh, pins, options.speed, most);
+    plan.search = {found->seconds, found->bound, found->branches};
+    plan.shardings = std::move(found->plan);
+    found.reset();
     plan.rank = cost_of(graph_of_rank(plan, 0), options.speed, compile);
     if (options.most_memory == 0 || plan.rank.weight_bytes + plan.rank.arena_bytes <= options.most_memory) return;
     most = std::min(most - 1, options.most_memory - plan.rank.arena_bytes);
@@ -128,15 +130,13 @@ void search(ParallelPlan& plan, const Pins& pins, const ParallelOptions& options
                      bytes_text(static_cast<double>(plan.rank.weight_bytes + plan.rank.arena_bytes))));
 }
 
-}  // namespace
-
-ParallelPlan make_parallel_plan(const Graph& model, const ParallelOptions& options, const DriverOptions& compile) {
-  refuse_what_is_open(model);
+ParallelPlan planned(const Graph& model, Graph graph, const ParallelOptions& options, const DriverOptions& compile,
+                     std::optional<CheapestPlan> found) {
   ParallelPlan plan;
-  plan.graph = opened(model);
+  plan.graph = std::move(graph);
   const Pins pins = pins_of(plan.graph, options);
   if (options.searches) {
-    search(plan, pins, options, compile);
+    search(plan, pins, options, compile, std::move(found));
   } else {
     plan.shardings = propagate(plan.graph, options.mesh, pins, options.speed);
     plan.rank = cost_of(graph_of_rank(plan, 0), options.speed, compile);
@@ -149,28 +149,35 @@ ParallelPlan make_parallel_plan(const Graph& model, const ParallelOptions& optio
   return plan;
 }
 
+}  // namespace
+
+ParallelPlan make_parallel_plan(const Graph& model, const ParallelOptions& options, const DriverOptions& compile) {
+  refuse_what_is_open(model);
+  return planned(model, opened(model), options, compile, std::nullopt);
+}
+
 ParallelPlan make_parallel_plan(const Graph& model, int64_t ranks, ParallelOptions options,
                                 const DriverOptions& compile) {
   refuse_what_is_open(model);
   options.searches = true;
-  const Graph graph = opened(model);
+  Graph graph = opened(model);
   std::optional<UserError> refused;
-  std::optional<Mesh> best;
-  double least = std::numeric_limits<double>::infinity();
+  std::optional<CheapestPlan> best;
+  Mesh mesh;
   for (int64_t first = 1; first * first <= ranks; ++first) {
     if (ranks % first != 0) continue;
     options.mesh = first == 1 ? Mesh{{{"model", ranks}}} : Mesh{{{"data", first}, {"model", ranks / first}}};
     try {
-      const CheapestPlan found =
+      CheapestPlan found =
           cheapest_plan(graph, options.mesh, pins_of(graph, options), options.speed, options.most_memory);
-      if (found.seconds < least) least = found.seconds, best = options.mesh;
+      if (!best || found.seconds < best->seconds) best = std::move(found), mesh = options.mesh;
     } catch (const UserError& error) {
       if (!refused) refused = error;
     }
   }
   if (!best) throw UserError(*refused);
-  options.mesh = *best;
-  return make_parallel_plan(model, options, compile);
+  options.mesh = mesh;
+  return planned(model, std::move(graph), options, compile, std::move(best));
 }
 
 Graph graph_of_rank(const ParallelPlan& plan, int64_t rank) {

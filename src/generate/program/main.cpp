@@ -6,7 +6,6 @@
 
 #include <chrono>
 #include <cstdio>
-#include <fstream>
 #include <iostream>
 #include <iterator>
 #include <string>
@@ -18,6 +17,7 @@
 #include "import/gguf/hyperparameters.h"
 #include "support/error.h"
 #include "support/mapped_file.h"
+#include "support/peak_memory.h"
 
 namespace {
 
@@ -30,14 +30,6 @@ struct Flags {
   bool stats = false, tokens_only = false;
   GenerationOptions options;
 };
-
-// The most memory that the process has had, in bytes; 0 where the system does not say.
-double peak_bytes() {
-  std::ifstream status("/proc/self/status");
-  for (std::string word; status >> word;)
-    if (double kilobytes = 0; word == "VmHWM:" && status >> kilobytes) return kilobytes * 1024;
-  return 0;
-}
 
 double seconds(Clock::duration duration) { return std::chrono::duration<double>(duration).count(); }
 
@@ -69,7 +61,7 @@ void run(const Flags& flags) {
   if (!flags.stats || count == 0) return;
   const double rate = count > 1 ? static_cast<double>(count - 1) / seconds(last - first) : 0;
   fmt::print(stderr, "load {:.2f} s, prompt of {} tokens {:.3f} s, then {:.1f} tokens/s; at most {:.1f} MB\n",
-             seconds(loaded - begin), prompt.size(), seconds(first - loaded), rate, peak_bytes() / (1 << 20));
+             seconds(loaded - begin), prompt.size(), seconds(first - loaded), rate, peak_memory() / (1 << 20));
 }
 
 }  // namespace
