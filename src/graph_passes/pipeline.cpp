@@ -16,6 +16,7 @@
 #include "graph_passes/quantized/hoist_zero_points.h"
 #include "graph_passes/quantized/lower_precision.h"
 #include "graph_passes/quantized/lower_qdq_matmul.h"
+#include "graph_passes/quantized/scale_sums_once.h"
 #include "graph_passes/rewrite/cse.h"
 #include "graph_passes/rewrite/dce.h"
 #include "graph_passes/rewrite/decompose.h"
@@ -87,6 +88,8 @@ constexpr GraphPass kPipeline[] = {
     {"simplify_algebra", "Removes nodes that change nothing and merges neighbours", 1, Numerics::kRounding,
      simplify_algebra, true},
     {"fold_constants", "Evaluates nodes whose operands are constants", 1, Numerics::kExact, fold_constants},
+    {"scale_sums_once", "Scales sums of products of bytes by one multiply-add before they become bytes", 1,
+     Numerics::kRounding, scale_sums_once},
     {"cse", "Merges equal nodes", 1, Numerics::kExact, cse},
     {"dce", "Removes nodes that no output needs", 0, Numerics::kExact, dce},
     {"assign_layouts", "Gives images the channel-blocked layout that kernels want", 2, Numerics::kRounding,

@@ -26,9 +26,9 @@ const std::vector<TensorIntrinsic>& table() {
   return kTable;
 }
 
-constexpr std::array<std::string_view, 12> kCodeNames = {"none",       "multiply_add", "dot_of_pairs",   "quads_u8i8",
-                                                         "quads_neon", "pairs_i16",    "pairs_of_bytes", "common_bits",
-                                                         "tile_dot",   "transpose",    "warp_product",   "block"};
+constexpr std::array<std::string_view, 13> kCodeNames = {
+    "none",        "multiply_add", "dot_of_pairs", "quads_u8i8", "quads_neon",   "pairs_i16", "pairs_of_bytes",
+    "common_bits", "tile_dot",     "pack_bytes",   "transpose",  "warp_product", "block"};
 
 bool same_architecture(const TensorIntrinsic& intrinsic, const Target& target) {
   const std::string& name = intrinsic.like.empty() ? intrinsic.name : intrinsic.like;
@@ -260,6 +260,10 @@ bool multiplies_bytes(const Target& target) {
     return best_tile_intrinsic(target, first, DType::kI8) || byte_dot_intrinsic(target, first, DType::kI8);
   };
   return either(DType::kU8) || either(DType::kI8);
+}
+
+const TensorIntrinsic* best_pack_intrinsic(const Target& target) {
+  return best_intrinsic(IntrinsicCode::kPackBytes, target, DType::kU8);
 }
 
 const TensorIntrinsic* best_transpose_intrinsic(const Target& target, DType dtype) {

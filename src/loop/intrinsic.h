@@ -29,6 +29,7 @@ enum class IntrinsicCode : uint8_t {
   kPairsOfBytes,  // the same of bytes, which are widened
   kCommonBits,    // numbers of bits that two vectors have in common
   kTileDot,       // products of tiles of two dimensions
+  kPackBytes,     // four vectors of floats, rounded to bytes with saturation
   kTranspose,     // square tiles that are turned
   kWarpProduct,   // a thread's part of products of tiles by the 32 threads of a warp
   kBlock,         // a nest that is left alone
@@ -127,6 +128,8 @@ const TensorIntrinsic* best_tile_intrinsic(const Target& target, DType first = D
 const TensorIntrinsic* byte_dot_intrinsic(const Target& target, DType first, DType second);
 // Whether the target multiplies bytes, in tiles or in vectors.
 bool multiplies_bytes(const Target& target);
+// What packs most numbers to bytes at once; null when the target has none.
+const TensorIntrinsic* best_pack_intrinsic(const Target& target);
 // The widest square tile that the target can turn in registers; null when it has none.
 const TensorIntrinsic* best_transpose_intrinsic(const Target& target, DType dtype);
 

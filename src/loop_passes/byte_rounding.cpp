@@ -41,7 +41,21 @@ double take_constant(Expr& e, const Constant& constant) {
 struct Rounded {
   Expr number;
   double zero = 0, low = 0, high = 0;
+  bool nan_is_low = false;  // else 0
 };
+
+// select(x > low, x, low) before it is rounded: the limit is what NaN becomes.
+void take_floor(Rounded& r) {
+  const Expr& e = r.number;
+  if (e->kind != ExprKind::kSelect || !is_binary(e->operands[0], BinaryOp::kGt)) return;
+  const auto low = as_float(e->operands[2]);
+  if (!low || !is_whole(*low) || *low + r.zero < r.low || *low + r.zero > r.high ||
+      as_float(e->operands[0]->operands[1]) != low || !structurally_equal(e->operands[0]->operands[0], e->operands[1]))
+    return;
+  r.low = *low + r.zero;
+  r.nan_is_low = true;
+  r.number = Expr(e->operands[1]);
+}
 
 // What `e` rounds, if it is a conversion of such to a byte.
 std::optional<Rounded> match_rounded(const Expr& e) {
@@ -67,18 +81,19 @@ std::optional<Rounded> match_rounded(const Expr& e) {
   }
   result.zero = take_constant(at, as_float);
   if (!is_whole(result.zero) || at->kind != ExprKind::kUnary || at->unary != UnaryOp::kRound) return std::nullopt;
-  // NaN becomes 0, which has to be one of the numbers.
-  if (result.low > 0 || result.high < 0) return std::nullopt;
   result.number = at->operands[0];
+  take_floor(result);
+  // NaN becomes 0, which has to be one of the numbers.
+  if (!result.nan_is_low && (result.low > 0 || result.high < 0)) return std::nullopt;
   return result;
 }
 
 Expr number_of(double value) { return const_float(DType::kF32, value); }
 
-// The number without what is beyond the limits, before zero is added; NaN becomes what is 0 then.
+// The number without what is beyond the limits, before zero is added; NaN becomes the lower one, or what is 0 then.
 Expr limited(const Rounded& r) {
   Expr x = r.number;
-  if (r.low != 0) x = select(unary(UnaryOp::kIsNan, x), number_of(-r.zero), x);
+  if (r.low != 0 && !r.nan_is_low) x = select(unary(UnaryOp::kIsNan, x), number_of(-r.zero), x);
   const Expr low = number_of(r.low - r.zero);
   return min(select(x > low, x, low), number_of(r.high - r.zero));
 }
@@ -459,6 +474,23 @@ Expr without_division(const Expr& e, const Target& target) {
   return {};
 }
 
+// cast:u8(cast:i32(cast:i8(cast:i32(b) - 128)) + 128): a byte b that went to the other type's numbers and came back.
+Expr moved_back(const Expr& e) {
+  if (e->kind != ExprKind::kCast || !is_byte(e.dtype()) || e->operands[0].dtype() != DType::kI32) return {};
+  Expr at = e->operands[0];
+  const double back = take_constant(at, as_int);
+  const auto is_wide_byte = [](const Expr& x) {
+    return x->kind == ExprKind::kCast && x.dtype() == DType::kI32 && is_byte(x->operands[0].dtype());
+  };
+  if (back != (e.dtype() == DType::kU8 ? 128 : -128) || !is_wide_byte(at)) return {};
+  const Expr other = at->operands[0];
+  if (other.dtype() == e.dtype() || other->kind != ExprKind::kCast || other->operands[0].dtype() != DType::kI32)
+    return {};
+  at = other->operands[0];
+  if (take_constant(at, as_int) != -back || !is_wide_byte(at)) return {};
+  return at->operands[0].dtype() == e.dtype() ? at->operands[0] : Expr();
+}
+
 // What stands for an intrinsic's pattern stays as the pattern has it.
 Stmt rewrite(const Stmt& s, const std::function<Expr(const Expr&)>& value_of) {
   switch (s->kind) {
@@ -491,7 +523,8 @@ LoopProgram byte_rounding(const LoopProgram& program, const LoopPassContext& ctx
   LoopProgram result = program;
   // Floats of bytes first: what is left is stored as bytes.
   result.body = rewrite(program.body, [&](const Expr& value) {
-    const Expr floats = transform(value, [](const Expr& e) { return as_float_again(e).value_or(Expr()); });
+    const Expr own = transform(value, moved_back);
+    const Expr floats = transform(own, [](const Expr& e) { return as_float_again(e).value_or(Expr()); });
     const Expr combined = transform(floats, [&](const Expr& e) -> Expr {
       auto rounded = match_rounded(e);
       if (!rounded) return Expr();

@@ -7,6 +7,9 @@
 // Rounding is monotone, so limits that are integers may be taken before it; 1.5 * 2^23 has room for no fraction, so a
 // sum with it is the nearest integer, halves to even, in its lowest bits. NaN becomes 0, as in the conversion.
 //
+// before:  cast:u8(cast:i32(cast:i8(cast:i32(b) - 128:i32)) + 128:i32)    with a byte b without a sign
+// after:   b
+//
 // before:  cast:f32(cast:i32(cast:u8(f)) - 3:i32) * s    with f as above
 // after:   round(min(select(x[i] > -3:f32, x[i], -3:f32), 252:f32)) * s
 //

@@ -4,6 +4,7 @@
 
 #include "loop_passes/byte_rounding.h"
 #include "loop_passes/expand_math.h"
+#include "loop_passes/pack_bytes.h"
 #include "loop_passes/partition_loops.h"
 #include "loop_passes/simplify_loops.h"
 
@@ -22,12 +23,18 @@ constexpr LoopPass kPartition{"partition_loops",
 constexpr LoopPass kByteRounding{"byte_rounding",
                                  "Rounds numbers to bytes by an addition, and keeps floats that bytes are read as.", 1,
                                  Numerics::kExact, byte_rounding};
+constexpr LoopPass kPackBytes{"pack_bytes",
+                              "Packs numbers that become bytes several vectors at a time, where the machine does so.",
+                              2,
+                              Numerics::kExact,
+                              pack_bytes,
+                              false};
 // What code generation relies on, at every level.
 constexpr LoopPass kExpandMath{
     "expand_math", "Writes mathematical functions as polynomials.", 0, Numerics::kRounding,
     [](const LoopProgram& program, const LoopPassContext& context) { return expand_math(program, &context.target); }};
 
-constexpr std::array kPipeline = {kSimplify, kPartition, kByteRounding, kExpandMath};
+constexpr std::array kPipeline = {kSimplify, kPartition, kByteRounding, kPackBytes, kExpandMath};
 
 }  // namespace
 

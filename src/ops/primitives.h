@@ -34,6 +34,7 @@ const OpDef& cumulate_op();              // cumulate.cpp
 const OpDef& dequantize_blocks_op();     // dequantize_blocks.cpp
 const OpDef& dynamic_slice_op();         // dynamic_slice.cpp
 const OpDef& dynamic_update_slice_op();  // dynamic_slice.cpp
+const OpDef& fma_op();                   // fma.cpp
 const OpDef& gather_op();                // gather.cpp
 const OpDef& gather_elements_op();       // gather_elements.cpp
 const OpDef& group_op();                 // composite.cpp
@@ -85,6 +86,7 @@ inline constexpr const OpDef& (*kPrimitives[])() = {
     dequantize_blocks_op,
     dynamic_slice_op,
     dynamic_update_slice_op,
+    fma_op,
     gather_op,
     gather_elements_op,
     group_op,

@@ -1,4 +1,5 @@
 // Every operator on every type, on special values too, against the interpreter: bit for bit.
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -6,6 +7,7 @@
 #include <functional>
 
 #include "codegen_harness.h"
+#include "loop/parser.h"
 #include "loop_passes/expand_math.h"
 
 namespace tessera {
@@ -289,6 +291,26 @@ TEST(CodegenOps, MinimaOfFixedBitsChooseTheSameZero) {
         EXPECT_EQ(std::signbit(value), std::signbit(want)) << target << ": of " << x << " and " << y;
       }
     }
+  }
+}
+
+// Several vectors of numbers that become bytes at once: numbers of every kind, halves above all.
+TEST(CodegenOps, PackedBytes) {
+  std::vector<float> values = {0, -0.0F, INFINITY, -INFINITY, NAN, 1e30F, -1e30F, 0x1p22F, 0x1p31F, -0x1p31F, 1e-40F};
+  for (int i = -60; i <= 600; ++i) values.push_back(static_cast<float>(i) / 2);
+  for (const auto& [name, lanes] : {std::pair{"x86.avx512.pack.u8", 64}, {"x86.avx2.pack.u8", 32}}) {
+    Tensor x(DType::kF32, {768});
+    for (int64_t i = 0; i < 768; ++i) x.set_double(i, values[static_cast<size_t>(i * 7) % values.size()]);
+    const std::string text = fmt::format(R"(kernel @k(x: f32[768]) -> (y: u8[768]) {{
+      for s in 0..{} {{
+        alloc numbers: f32[{}] local
+        vectorized for l in 0..{} {{ numbers[l] = x[((s * {}) + l)] }}
+        tensorized "{}" {{ vectorized for l in 0..{} {{
+          y[((s * {}) + l)] = cast:u8(bitcast:i32((min(select((numbers[l] > 0:f32), numbers[l], 0:f32), 255:f32) + 12582912:f32)))
+        }} }}
+      }} }})",
+                                         768 / lanes, lanes, lanes, lanes, name, lanes, lanes);
+    expect_agrees(parse_loop_program(text), {x}, 0);
   }
 }
 

@@ -220,6 +220,7 @@ class KernelEmitter {
   // ---- intrinsics whose pattern is loop IR (kernel_pattern.cpp)
   bool emit_pattern(const Stmt& s);
   bool emit_products(const TensorIntrinsic& intrinsic, const Stmt& nest);
+  bool emit_pack(const TensorIntrinsic& intrinsic, const Stmt& nest);
   bool emit_call(const TensorIntrinsic& intrinsic, const Stmt& nest);
   Value* region_pointer(const PatternRegion& region);
   Value* interleaved_rows(const PatternRegion& rows, int64_t step, unsigned lanes, unsigned depth);

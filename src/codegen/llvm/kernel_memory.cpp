@@ -164,6 +164,7 @@ Instruction* KernelEmitter::mark(Instruction* access, const Place& place) {
 }
 
 template llvm::LoadInst* KernelEmitter::mark(llvm::LoadInst*, const Place&);
+template llvm::StoreInst* KernelEmitter::mark(llvm::StoreInst*, const Place&);
 
 // Lanes at constant distances, of which `runs` (empty: all) are wanted: loads of whole vectors, as few as cover them,
 // and shuffles. No load leaves what lies between two elements that are read anyway. Null when single elements are

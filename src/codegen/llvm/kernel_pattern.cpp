@@ -53,7 +53,9 @@ bool KernelEmitter::emit_pattern(const Stmt& s) {
   bool emitted = true;
   const std::function<void(size_t)> copies = [&](size_t level) {
     if (level == around.size()) {
-      emitted = emitted && (intrinsic.call.empty() ? emit_products(intrinsic, nest) : emit_call(intrinsic, nest));
+      emitted = emitted && (!intrinsic.call.empty()                       ? emit_call(intrinsic, nest)
+                            : intrinsic.code == IntrinsicCode::kPackBytes ? emit_pack(intrinsic, nest)
+                                                                          : emit_products(intrinsic, nest));
       return;
     }
     const Stmt& loop = around[level];
@@ -89,6 +91,45 @@ bool KernelEmitter::emit_call(const TensorIntrinsic& intrinsic, const Stmt& nest
   for (Value* argument : arguments) types.push_back(argument->getType());
   auto* type = llvm::FunctionType::get(b_.getVoidTy(), types, false);
   f_.calls.push_back(b_.CreateCall(module_.getOrInsertFunction(intrinsic.call, type), arguments));
+  return true;
+}
+
+// y[l] = the nearest integer to x[l] that is a byte, 0 of NaN: by conversions to i32, whose least number stands for
+// what is too small and for NaN, and two steps of packing with saturation, which work in each 128 bits alone.
+bool KernelEmitter::emit_pack(const TensorIntrinsic& intrinsic, const Stmt& nest) {
+  namespace ids = llvm::Intrinsic;
+  const PatternMatch match = unify(*intrinsic.pattern(), nest, intrinsic.patterns[0].rules);
+  const PatternRegion &x = match.regions[0], &y = match.regions[1];
+  const auto lanes = static_cast<unsigned>(intrinsic.lanes), own = lanes / 4;  // of a vector of floats
+  const bool is_zmm = own == 16;
+  Value* const from = region_pointer(x);
+  Value* const most = llvm::ConstantFP::get(llvm::FixedVectorType::get(b_.getFloatTy(), own), 255);
+  std::vector<Value*> vectors;
+  for (unsigned i = 0; i < 4; ++i) {
+    Value* const at = b_.CreateConstGEP1_64(b_.getFloatTy(), from, i * own);
+    Value* number = mark(b_.CreateAlignedLoad(most->getType(), at, llvm::Align(4)), f_.places.at(x.buffer.get()));
+    number = b_.CreateSelect(b_.CreateFCmpOGT(number, most), most, number);
+    if (is_zmm) {
+      auto* const type = llvm::FixedVectorType::get(b_.getInt32Ty(), own);
+      constexpr uint32_t kByRegister = 4;  // rounding as MXCSR says: to the nearest
+      vectors.push_back(b_.CreateIntrinsic(
+          ids::x86_avx512_mask_cvtps2dq_512, {},
+          {number, llvm::Constant::getNullValue(type), b_.getInt16(0xffff), b_.getInt32(kByRegister)}));
+    } else {
+      vectors.push_back(b_.CreateIntrinsic(ids::x86_avx_cvt_ps2dq_256, {}, {number}));
+    }
+  }
+  const auto words = is_zmm ? ids::x86_avx512_packssdw_512 : ids::x86_avx2_packssdw;
+  const auto bytes = is_zmm ? ids::x86_avx512_packuswb_512 : ids::x86_avx2_packuswb;
+  Value* const front = b_.CreateIntrinsic(words, {}, {vectors[0], vectors[1]});
+  Value* const back = b_.CreateIntrinsic(words, {}, {vectors[2], vectors[3]});
+  Value* packed = b_.CreateIntrinsic(bytes, {}, {front, back});
+  std::vector<int> order;  // of groups of four bytes
+  for (unsigned vector = 0; vector < 4; ++vector)
+    for (unsigned part = 0; part < own / 4; ++part) order.push_back(static_cast<int>(part * 4 + vector));
+  packed = b_.CreateBitCast(packed, llvm::FixedVectorType::get(b_.getInt32Ty(), own));
+  mark(b_.CreateAlignedStore(b_.CreateShuffleVector(packed, order), region_pointer(y), llvm::Align(1)),
+       f_.places.at(y.buffer.get()));
   return true;
 }
 

@@ -548,6 +548,34 @@ intrinsic "x86.sse.dot.pairs.i8i16" {
   code pairs_of_bytes
 }
 
+intrinsic "x86.avx512.pack.u8" {
+  doc "four zmm of floats to a zmm of bytes"
+  needs "avx512bw"
+  registers 32
+  pattern kernel @pack(x: f32[64]) -> (y: u8[64]) {
+    vectorized for l in 0..64 {
+      y[l] = cast:u8(bitcast:i32((min(select((x[l] > 0:f32), x[l], 0:f32), 255:f32) + 12582912:f32)))
+    }
+  }
+  memory x, y
+  shape [64, 1]
+  code pack_bytes
+}
+
+intrinsic "x86.avx2.pack.u8" {
+  doc "four ymm of floats to a ymm of bytes"
+  needs "avx2"
+  registers 16
+  pattern kernel @pack(x: f32[32]) -> (y: u8[32]) {
+    vectorized for l in 0..32 {
+      y[l] = cast:u8(bitcast:i32((min(select((x[l] > 0:f32), x[l], 0:f32), 255:f32) + 12582912:f32)))
+    }
+  }
+  memory x, y
+  shape [32, 1]
+  code pack_bytes
+}
+
 intrinsic "x86.avx512.dot.bits" {
   doc "zmm and, count of bits, add: bit-serial products"
   needs "avx512vpopcntdq"
