@@ -15,7 +15,6 @@
 #include "dist/localize.h"
 #include "dist/node_choices.h"
 #include "graph/hash.h"
-#include "graph/subgraph.h"
 #include "support/error.h"
 
 namespace tessera::inline dist {
@@ -98,9 +97,8 @@ std::vector<Way> ways_of(const Graph& graph, const Node& node, const Mesh& mesh,
 }
 
 // What makes two nodes have the same ways: what they compute, and of which operands it is computed by nodes.
-std::string key_of(const Graph& graph, NodeId id) {
-  const Node& node = graph.node(id);
-  std::string key = fmt::format("{:x}", structural_hash(extract(graph, subgraph_of(graph, {id}))));
+std::string key_of(const Graph& graph, const Node& node) {
+  std::string key = fmt::format("{:x}", node_hash(graph, node));
   for (const ValueId input : node.inputs) {
     const Node* producer = graph.producer(input);
     key += producer && !is_constant(*producer) ? '1' : '0';
@@ -118,12 +116,11 @@ struct PlanNetwork::State {
         pinned(pinned_values(graph, mesh, pins)),
         moving(this->mesh, this->speed) {
     find_readers();
-    for (NodeId id = 0; static_cast<size_t>(id) < graph.nodes().size(); ++id) {
-      const Node& node = graph.node(id);
+    for (const Node& node : graph.nodes()) {
       kinds.push_back(nullptr);
       variable_of_node.push_back(-1);
       if (is_constant(node)) continue;
-      const auto [known, is_new] = of_key.try_emplace(key_of(graph, id));
+      const auto [known, is_new] = of_key.try_emplace(key_of(graph, node));
       if (is_new) known->second = {static_cast<int>(of_key.size()), ways_of(graph, node, mesh, speed)};
       kinds.back() = &known->second;
       const std::vector<Way>& all = known->second.ways;

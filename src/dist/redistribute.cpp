@@ -19,8 +19,25 @@ const char* move_kind_name(MoveKind kind) {
 
 namespace {
 
+int64_t sent_of(MoveKind kind, int64_t ranks, int64_t local_bytes) {
+  switch (kind) {
+    case MoveKind::kAllReduce: return 2 * (ranks - 1) * local_bytes / ranks;
+    case MoveKind::kReduceScatter:
+    case MoveKind::kAllToAll: return (ranks - 1) * local_bytes / ranks;
+    case MoveKind::kAllGather: return (ranks - 1) * local_bytes;
+    case MoveKind::kKeepPart: return 0;
+    case MoveKind::kShift: return local_bytes;
+  }
+  return 0;
+}
+
+double seconds_of(int64_t bytes, const RankSpeed& speed) {
+  return bytes == 0 ? 0 : speed.latency_seconds + static_cast<double>(bytes) / speed.bytes_per_second;
+}
+
 // Shardings of one tensor as numbers: for each mesh axis a digit, 0 where all have copies, d + 1 where dimension d is
-// cut, and the last one where it is partial, as it may be where it began so.
+// cut, and the last one where it is partial, as it may be where it began so. Moves are numbers, too, until the way is
+// known: planners ask for many ways.
 class Ways {
  public:
   Ways(const TensorType& whole, const Mesh& mesh, const Sharding& from, const RankSpeed& speed)
@@ -37,6 +54,7 @@ class Ways {
       for (const PartialAxis& p : from.partial)
         if (p.axis == mesh.axes[a].name) combiners_[a] = p.combiner;
     }
+    for (const int64_t d : dims_) elements_ *= d;
     best_.resize(static_cast<size_t>(count));
   }
 
@@ -68,60 +86,75 @@ class Ways {
       const Best& here = best_[static_cast<size_t>(place.number)];
       if (std::tie(here.seconds, here.moves) < std::tie(place.seconds, place.moves)) continue;
       const int64_t bytes = bytes_of(place.number);
-      for_each_move(place.number, [&](const Move& move, int64_t next) {
+      for_each_step(place.number, [&](const Step& step, int64_t next) {
         if (most_bytes > 0 && next != to && bytes_of(next) > most_bytes) return;
-        const double seconds = place.seconds + move_seconds(move, bytes, mesh_, speed_);
+        const double seconds =
+            place.seconds + seconds_of(sent_of(step.kind, mesh_.axes[step.axis].extent, bytes), speed_);
         Best& known = best_[static_cast<size_t>(next)];
         if (std::tie(known.seconds, known.moves) <= std::make_tuple(seconds, place.moves + 1)) return;
-        known = {seconds, place.moves + 1, place.number, move};
+        known = {seconds, place.moves + 1, place.number, step};
         open.push({seconds, place.moves + 1, next});
       });
     }
     if (best_[static_cast<size_t>(to)].moves == kNever) return std::nullopt;
     std::vector<Move> moves;
     for (int64_t at = to; at != from; at = best_[static_cast<size_t>(at)].before)
-      moves.push_back(best_[static_cast<size_t>(at)].move);
+      moves.push_back(move_of(best_[static_cast<size_t>(at)].step));
     std::reverse(moves.begin(), moves.end());
     return moves;
   }
 
  private:
   static constexpr int kNever = std::numeric_limits<int>::max();
+  struct Step {
+    MoveKind kind = MoveKind::kKeepPart;
+    size_t axis = 0;
+    int from = 0, to = 0;  // digits
+  };
   struct Best {
     double seconds = std::numeric_limits<double>::infinity();
     int moves = kNever;
     int64_t before = -1;
-    Move move;
+    Step step;
   };
 
   int digit(int64_t number, size_t axis) const { return static_cast<int>(number / weights_[axis] % digits_); }
+  bool is_partial(int digit) const { return digit + 1 == digits_; }
+  bool is_cut(int digit) const { return digit > 0 && !is_partial(digit); }
+
+  Move move_of(const Step& step) const {
+    const bool combines = is_partial(step.from);
+    return {step.kind, mesh_.axes[step.axis].name, combines ? combiners_[step.axis] : CollectiveCombiner::kNone,
+            combines ? -1 : step.from - 1, step.to - 1};
+  }
 
   int64_t bytes_of(int64_t number) const {
-    int64_t elements = 1;
-    for (const int64_t d : dims_) elements *= d;
+    int64_t elements = elements_;
     for (size_t a = 0; a < mesh_.axes.size(); ++a)
-      if (const int at = digit(number, a); at > 0 && at + 1 < digits_) elements /= mesh_.axes[a].extent;
+      if (is_cut(digit(number, a))) elements /= mesh_.axes[a].extent;
     return dtype_bytes(dtype_, elements);
   }
 
-  template <typename Take>
-  void for_each_move(int64_t number, const Take& take) const {
-    std::vector<bool> is_free(dims_.size(), dtype_bits(dtype_) >= 8);  // parts are whole bytes
+  bool cuts(int64_t number, int dim_digit) const {
     for (size_t a = 0; a < mesh_.axes.size(); ++a)
-      if (const int at = digit(number, a); at > 0 && at + 1 < digits_) is_free[static_cast<size_t>(at - 1)] = false;
+      if (digit(number, a) == dim_digit) return true;
+    return false;
+  }
+
+  template <typename Take>
+  void for_each_step(int64_t number, const Take& take) const {
+    const bool has_parts = dtype_bits(dtype_) >= 8;  // parts are whole bytes
     for (size_t a = 0; a < mesh_.axes.size(); ++a) {
-      const MeshAxis& axis = mesh_.axes[a];
       const int at = digit(number, a);
-      const bool is_partial = at + 1 == digits_;
-      const auto go = [&](MoveKind kind, int to) {
-        const Move move{kind, axis.name, is_partial ? combiners_[a] : CollectiveCombiner::kNone,
-                        is_partial ? -1 : at - 1, to};
-        take(move, number + weights_[a] * (to + 1 - at));
-      };
-      if (at > 0) go(is_partial ? MoveKind::kAllReduce : MoveKind::kAllGather, -1);
-      const MoveKind cuts = is_partial ? MoveKind::kReduceScatter : at > 0 ? MoveKind::kAllToAll : MoveKind::kKeepPart;
+      const auto go = [&](MoveKind kind, int to) { take({kind, a, at, to}, number + weights_[a] * (to - at)); };
+      if (at > 0) go(is_partial(at) ? MoveKind::kAllReduce : MoveKind::kAllGather, 0);
+      if (!has_parts) continue;
+      const MoveKind kind = is_partial(at) ? MoveKind::kReduceScatter
+                            : at > 0       ? MoveKind::kAllToAll
+                                           : MoveKind::kKeepPart;
       for (size_t d = 0; d < dims_.size(); ++d)
-        if (is_free[d] && dims_[d] % axis.extent == 0) go(cuts, static_cast<int>(d));
+        if (const int to = static_cast<int>(d) + 1; dims_[d] % mesh_.axes[a].extent == 0 && !cuts(number, to))
+          go(kind, to);
     }
   }
 
@@ -130,6 +163,7 @@ class Ways {
   const std::vector<int64_t> dims_;
   const DType dtype_;
   const int digits_;
+  int64_t elements_ = 1;
   std::vector<CollectiveCombiner> combiners_;  // by mesh axis, of what is partial at first
   std::vector<int64_t> weights_;               // of digits
   std::vector<Best> best_;
@@ -160,21 +194,11 @@ Sharding after_move(const Sharding& from, const Move& move) {
 }
 
 int64_t sent_bytes(const Move& move, int64_t local_bytes, const Mesh& mesh) {
-  const int64_t n = mesh.group_size({move.axis});
-  switch (move.kind) {
-    case MoveKind::kAllReduce: return 2 * (n - 1) * local_bytes / n;
-    case MoveKind::kReduceScatter:
-    case MoveKind::kAllToAll: return (n - 1) * local_bytes / n;
-    case MoveKind::kAllGather: return (n - 1) * local_bytes;
-    case MoveKind::kKeepPart: return 0;
-    case MoveKind::kShift: return local_bytes;
-  }
-  return 0;
+  return sent_of(move.kind, mesh.group_size({move.axis}), local_bytes);
 }
 
 double move_seconds(const Move& move, int64_t local_bytes, const Mesh& mesh, const RankSpeed& speed) {
-  const int64_t bytes = sent_bytes(move, local_bytes, mesh);
-  return bytes == 0 ? 0 : speed.latency_seconds + static_cast<double>(bytes) / speed.bytes_per_second;
+  return seconds_of(sent_bytes(move, local_bytes, mesh), speed);
 }
 
 double moves_seconds(const std::vector<Move>& moves, const Sharding& from, const TensorType& whole, const Mesh& mesh,

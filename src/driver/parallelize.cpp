@@ -14,10 +14,12 @@
 
 #include "diagnose/text_table.h"
 #include "dist/cheapest_plan.h"
-#include "driver/compile.h"
+#include "driver/compile_options.h"
 #include "driver/pass_runner.h"
+#include "driver/pipeline.h"
 #include "driver/process_rank.h"
 #include "graph/printer.h"
+#include "graph/repeated_layers.h"
 #include "graph_passes/rewrite/decompose.h"
 #include "ops/op_table.h"
 #include "ops/op_util.h"
@@ -71,11 +73,14 @@ Pins pins_of(const Graph& graph, const ParallelOptions& options) {
   return pins;
 }
 
-RankCost cost_of(Graph graph, const RankSpeed& speed, const DriverOptions& compile) {
+RankCost planned_cost(Graph graph, const RankSpeed& speed, const DriverOptions& compile) {
   DriverOptions options = compile;
   options.emit = Emit::kModule;
   PassRunner runner(options);
-  const Program program = compile_graph(std::move(graph), options, runner).program;
+  int64_t applications = 0;
+  const Target target = deciding_target(options.compile);  // it outlives the pipeline
+  Pipeline pipeline(options, target, runner, applications);
+  const Program program = pipeline.schedule_and_plan(pipeline.lower(pipeline.simplify(std::move(graph))));
   RankCost cost{program.weight_bytes, program.arena_bytes, 0};
   for (const KernelCall& call : program.calls) {
     const Kernel& kernel = program.kernels[static_cast<size_t>(call.kernel)];
@@ -85,6 +90,19 @@ RankCost cost_of(Graph graph, const RankSpeed& speed, const DriverOptions& compi
                  static_cast<double>(std::max<int64_t>(kernel.bytes, 0)) / speed.memory_bytes_per_second);
   }
   return cost;
+}
+
+// Of many equal layers a few are planned: each one more costs as much.
+RankCost cost_of(const Graph& graph, const RankSpeed& speed, const DriverOptions& compile) {
+  constexpr int64_t kPlanned = 4;
+  const std::optional<RepeatedLayers> layers = repeated_layers(graph);
+  if (!layers || layers->count <= kPlanned + 1) return planned_cost(graph, speed, compile);
+  const RankCost few = planned_cost(with_layers(graph, *layers, kPlanned), speed, compile),
+                 more = planned_cost(with_layers(graph, *layers, kPlanned + 1), speed, compile);
+  const int64_t left_out = layers->count - kPlanned;
+  return {few.weight_bytes + left_out * (more.weight_bytes - few.weight_bytes),
+          few.arena_bytes + left_out * (more.arena_bytes - few.arena_bytes),
+          few.compute_seconds + static_cast<double>(left_out) * (more.compute_seconds - few.compute_seconds)};
 }
 
 }  // namespace

@@ -16,6 +16,14 @@ void add_attr(Hasher& hasher, const Attr& attr) {
   }
 }
 
+void add_attrs(Hasher& hasher, const Node& node) {
+  for (const auto& [name, attr] : node.attrs.all()) {
+    hasher.add(name);
+    add_attr(hasher, attr);
+  }
+  for (const GraphPtr& region : node.regions) hasher.add(structural_hash(*region));
+}
+
 }  // namespace
 
 uint64_t structural_hash(const Graph& graph) {
@@ -37,11 +45,7 @@ uint64_t structural_hash(const Graph& graph) {
     Hasher hasher;
     hasher.add(node.op->name);
     for (const ValueId input : node.inputs) hasher.add(hashes[static_cast<size_t>(input)]);
-    for (const auto& [name, attr] : node.attrs.all()) {
-      hasher.add(name);
-      add_attr(hasher, attr);
-    }
-    for (const GraphPtr& region : node.regions) hasher.add(structural_hash(*region));
+    add_attrs(hasher, node);
     for (size_t i = 0; i < node.outputs.size(); ++i) {
       Hasher result = hasher;
       result.add(static_cast<uint64_t>(i));
@@ -60,6 +64,17 @@ uint64_t structural_hash(const Graph& graph) {
     whole.add(check.legal);
   }
   return whole.value();
+}
+
+uint64_t node_hash(const Graph& graph, const Node& node) {
+  Hasher hasher;
+  hasher.add(node.op->name);
+  add_attrs(hasher, node);
+  for (const auto* values : {&node.inputs, &node.outputs}) {
+    hasher.add(static_cast<uint64_t>(values->size()));
+    for (const ValueId value : *values) hasher.add(graph.type(value).to_string());
+  }
+  return hasher.value();
 }
 
 }  // namespace tessera::inline graph

@@ -1,7 +1,8 @@
 // Shardings: their text, moves between all pairs of them, factors of nodes, and random graphs whose local graphs, run
 // side by side, give what the whole graph gives.
+#include <time.h>
+
 #include <algorithm>
-#include <chrono>
 #include <cmath>
 #include <map>
 #include <random>
@@ -137,6 +138,19 @@ std::map<std::string, double> least_seconds(const Sharding& from, const TensorTy
   return least;
 }
 
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+constexpr double kMostMilliseconds = 20;
+#else
+constexpr double kMostMilliseconds = 1;
+#endif
+
+// That this thread has worked: others on the machine do not count.
+double thread_milliseconds() {
+  timespec now{};
+  clock_gettime(CLOCK_THREAD_CPUTIME_ID, &now);
+  return 1e3 * static_cast<double>(now.tv_sec) + 1e-6 * static_cast<double>(now.tv_nsec);
+}
+
 // Every pair of shardings: it gets there, as cheaply as anything can, in less than a millisecond, and with a bound on
 // memory never has more on the way.
 TEST(Redistribution, IsTheCheapestWay) {
@@ -151,10 +165,9 @@ TEST(Redistribution, IsTheCheapestWay) {
         for (const Sharding& from : all_shardings(mesh, dims, true)) {
           const auto least = least_seconds(from, type, mesh, speed, 0, from);
           for (const Sharding& to : ends) {
-            const auto begin = std::chrono::steady_clock::now();
+            const double begin = thread_milliseconds();
             const std::vector<Move> moves = moves_between(from, to, type, mesh, speed);
-            const double ms =
-                std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - begin).count();
+            const double ms = thread_milliseconds() - begin;
             worst = std::max(worst, ms);
             total += ms;
             ++pairs;
@@ -195,7 +208,7 @@ TEST(Redistribution, IsTheCheapestWay) {
     }
   EXPECT_GT(pairs, 8000);
   EXPECT_GT(bounded, 500);
-  EXPECT_LT(total / static_cast<double>(pairs), 1);
+  EXPECT_LT(worst, kMostMilliseconds);
   fmt::print("{} pairs, {:.4f} ms each, at most {:.3f}; {} within a bound, {} not\n", pairs,
              total / static_cast<double>(pairs), worst, bounded, refused);
 }
