@@ -1,5 +1,5 @@
 # Whether the Python package (python/) is built: the option TESSERA_PYTHON_PACKAGE, on where nanobind is installed in the
-# Python of TESSERA_PYTHON. scikit-build-core, which runs this project for `pip install ./python`, says itself where
+# Python of TESSERA_PYTHON. scikit-build-core, which runs this project for `pip install .`, says itself where
 # Python and nanobind are. A sanitizer would have to be part of the Python program, so there is no package then.
 if(NOT SKBUILD)
   if(NOT Python_EXECUTABLE AND EXISTS ${TESSERA_PYTHON})

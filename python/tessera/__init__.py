@@ -19,16 +19,12 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Union
+from typing import TYPE_CHECKING, Any, Union
 
-from . import _native, _options, data, frontend, graph, nn, optim, parallel, plots, te
-from ._capture import capture, jit
-from ._control_flow import cond, scan
-from ._derivatives import grad, hessian, hvp, jacobian, jvp, value_and_grad, vjp
+from . import _native, _options
 from ._errors import Error, InternalError
 from ._info import TensorInfo
 from ._interrupt import interruptible
-from ._jax import JaxFunction, from_jax
 from ._model import Model
 from ._open_model import OpenModel, is_open
 from ._session import (
@@ -36,24 +32,37 @@ from ._session import (
     get_available_providers, get_device,
 )
 from ._source import Source, source_of
-from ._step import TrainingStep, training_step
-from ._tape import eager_numerics, no_grad
-from ._tensor import Tensor, arange, concat, full, ones, stack, tensor, where, zeros
-from ._training import train
-from .frontend import build
-from .quantization import (
-    CalibrationDataReader, CalibrationMethod, QuantFormat, QuantType, quantize_dynamic, quantize_static,
-)
+
+if TYPE_CHECKING:
+    from ._named_later import *  # noqa: F403
 
 __all__ = [
     "CalibrationDataReader", "CalibrationMethod", "Error", "ExecutionMode", "GraphOptimizationLevel", "IOBinding", "InferenceSession",
     "InternalError", "JaxFunction", "Model", "NodeArg", "OpenModel", "OrtValue", "QuantFormat", "QuantType", "SessionOptions",
     "Tensor", "TensorInfo", "TrainingStep", "arange", "build", "capture", "compile", "compile_file", "concat", "cond", "data",
     "eager_numerics", "from_jax", "frontend", "full", "get_all_providers", "get_available_providers", "get_device", "grad", "graph",
-    "hessian", "hvp", "jacobian", "jit", "jvp", "load", "nn", "no_grad", "ones", "optim", "parallel", "plots", "quantize_dynamic",
-    "quantize_static", "scan", "stack", "te", "tensor", "train", "training_step", "value_and_grad", "vjp", "where", "zeros",
+    "hessian", "hvp", "jacobian", "jit", "jvp", "load", "nn", "no_grad", "ones", "optim", "parallel", "plots", "quantization",
+    "quantize_dynamic", "quantize_static", "scan", "stack", "te", "tensor", "train", "training_step", "value_and_grad", "vjp",
+    "where", "zeros",
 ]
 __version__ = _native.version()
+
+
+def __getattr__(name: str) -> Any:
+    """Tensors, networks, training and so on are imported when one of them is first named: who only compiles and runs models
+    need not wait for them."""
+    if name not in __all__:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    from . import _named_later
+
+    # While it is being imported itself, for its own imports, it has no names yet: an AttributeError, as it should be.
+    globals().update({later: getattr(_named_later, later) for later in _named_later.__all__})
+    return globals()[name]
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})
+
 
 Size = Union[int, tuple[int, int], tuple[int, int, int]]
 Dims = Mapping[str, Size]

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import tempfile
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -156,6 +155,8 @@ class Model:
         path = os.fspath(path)
         temporary = ""
         try:
+            import tempfile  # which takes as long to import as half of this package
+
             with tempfile.NamedTemporaryFile(dir=os.path.dirname(path) or ".", delete=False) as file:
                 temporary = file.name
                 file.write(contents)
