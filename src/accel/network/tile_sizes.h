@@ -23,6 +23,9 @@ struct TileSizes {
   bool x_once = false, w_once = false;  // it stays for all tiles of channels, or of places
   int64_t x_threads = 1, w_threads = 1, sum_threads = 1;
   int64_t vectors = 1;  // of a tile
+  // Whether the next tile's sums are cleared before this one's are computed with: where another queue does it, that of
+  // products would wait for all that stands before it there.
+  bool clears_ahead(const UnitRoles& roles) const;
   int64_t x_bytes = 0, w_bytes = 0, sums_bytes = 0;
   // Of what is computed of sums: the buffers, and the one that each step writes.
   std::vector<DType> buffers;

@@ -6,88 +6,16 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include "accel/network/estimate.h"
 #include "accel/network/tile_sizes.h"
 #include "accel/network/unit_kernel.h"
-#include "accel/simulate.h"
 
 namespace tessera::inline network {
 
 namespace {
 
-// An estimate, by what the description says: for choosing, not for telling.
-class Estimate {
- public:
-  Estimate(const Accelerator& unit, const UnitRoles& roles, const Contraction& of, const Cover& cover)
-      : unit_(unit), roles_(roles), of_(of), cover_(cover) {}
-
-  double cycles(const UnitTiling& tiling) const {
-    const TileSizes sizes(roles_, of_, cover_, tiling);
-    const double tiles = static_cast<double>(sizes.tiles_out * sizes.tiles_of_places);
-    const double steps = static_cast<double>(sizes.steps);
-    double vectors = static_cast<double>(sizes.blocks_out_all);
-    for (const int64_t extent : of_.place_extents) vectors *= static_cast<double>(extent);
-    const double maps = static_cast<double>(cover_.steps.size());
-    double compute = vectors * maps + tiles * maps * kOverhead, bytes = 0, loads = 0;
-    double exposed = 0;  // loading while nothing multiplies: of operands with one buffer
-    if (of_.reduction) {
-      // An instruction for each block of a tile's channels: its windows and channels outside, its places inside.
-      std::vector<int64_t> extents(static_cast<size_t>(roles_.product.instruction->loops), 1);
-      if (!extents.empty()) {
-        extents.front() = tiling.blocks_in * of_.window();
-        extents.back() *= sizes.vectors / tiling.blocks_out;
-      }
-      const double filled = vectors / (tiles * static_cast<double>(sizes.vectors)) *
-                            static_cast<double>(sizes.blocks_in_all) / (steps * static_cast<double>(tiling.blocks_in));
-      compute += vectors + tiles * kOverhead;
-      compute += tiles * steps * static_cast<double>(tiling.blocks_out) * filled *
-                 static_cast<double>(instruction_cycles(*roles_.product.instruction, extents));
-      const double x_times = sizes.x_once ? static_cast<double>(sizes.tiles_of_places) : tiles * steps;
-      const double w_times = sizes.w_once ? static_cast<double>(sizes.tiles_out) : tiles * steps;
-      double x_rows = static_cast<double>(tiling.blocks_in), x_row = 1;
-      for (size_t d = 0; d < sizes.local.size(); ++d) {
-        if (d + 1 == sizes.local.size()) x_row = static_cast<double>(sizes.local[d]);
-        else x_rows *= static_cast<double>(sizes.local[d]);
-      }
-      const double x_bytes = x_times * x_rows * in_bursts(x_row * static_cast<double>(roles_.product.in));
-      const double w_bytes =
-          w_times * static_cast<double>(tiling.blocks_out) *
-          in_bursts(static_cast<double>(tiling.blocks_in * of_.window() * roles_.product.in * roles_.product.out));
-      const auto loading_of = [&](double times, double all) {
-        return times * static_cast<double>(unit_.dram_latency) + all / per_cycle();
-      };
-      if (sizes.x_threads == 1) exposed += loading_of(x_times, x_bytes);
-      if (sizes.w_threads == 1) exposed += loading_of(w_times, w_bytes);
-      bytes += x_bytes + w_bytes;
-      loads += x_times + w_times;
-    }
-    const double element = static_cast<double>(4 * roles_.lanes());
-    bytes += static_cast<double>(cover_.streams.size()) * vectors * element;
-    loads += static_cast<double>(cover_.streams.size()) * tiles;
-    const double loading = loads * static_cast<double>(unit_.dram_latency) + bytes / per_cycle();
-    const double stored = vectors * static_cast<double>(core_bytes(*cover_.store.map->instruction,
-                                                                   cover_.store.map->instruction->operands.size() - 1));
-    const double storing = tiles * static_cast<double>(unit_.dram_latency) + stored / per_cycle();
-    const double port = (bytes + stored) / per_cycle();
-    const double begin = loading / std::max(tiles * steps, 1.0),
-                 end = storing / std::max(tiles, 1.0) + maps * vectors / tiles;
-    // What is computed of sums hides some of it.
-    exposed = std::max(exposed - vectors * maps, 0.0);
-    return std::max({compute + exposed, loading, storing, port}) + begin + end;
-  }
-
- private:
-  static constexpr double kOverhead = 4;  // of an instruction
-  double per_cycle() const { return static_cast<double>(unit_.dram_bytes_per_cycle); }
-  double in_bursts(double bytes) const {
-    const auto burst = static_cast<double>(unit_.dram_burst);
-    return (std::max(bytes, burst) / burst + 0.5) * burst;
-  }
-
-  const Accelerator& unit_;
-  const UnitRoles& roles_;
-  const Contraction& of_;
-  const Cover& cover_;
-};
+// Of each form, those that are looked at closely.
+constexpr size_t kMostEstimated = 400;
 
 // Extents that cut `extent` into equal parts, but for the last.
 std::vector<int64_t> cuts(int64_t extent, size_t most) {
@@ -192,6 +120,10 @@ void TileSizes::plan_buffers(const Contraction& of, const Cover& cover, const Un
   sum_threads = of.reduction && elsewhere && tiles_out * tiles_of_places > 1 ? tiling.sum_threads : 1;
 }
 
+bool TileSizes::clears_ahead(const UnitRoles& roles) const {
+  return sum_threads > 1 && roles.clear->queue != roles.product.instruction->queue;
+}
+
 std::string to_string(const UnitTiling& tiling) {
   return fmt::format("places [{}] channels {} of {} {} threads {} {} {}", fmt::join(tiling.places, ","),
                      tiling.blocks_out, tiling.blocks_in, tiling.channels_inner ? "inner" : "outer", tiling.x_threads,
@@ -206,7 +138,7 @@ std::variant<std::vector<UnitTiling>, NotOffloaded> tilings_of(const Accelerator
     return unit.memories[static_cast<size_t>(product.instruction->operands[p])].bytes;
   };
   const int64_t x_most = capacity(product.x), w_most = capacity(product.w), sums_most = capacity(product.d);
-  const Estimate estimate(unit, roles, of, cover);
+  const CycleEstimate estimate(unit, roles, of, cover);
   using Found = std::vector<std::pair<double, UnitTiling>>;
   Found single, some, all;  // with more buffers for no operand, for some, for all that are loaded more than once
   TileSizes smallest(roles, of, cover, {std::vector<int64_t>(of.places.size(), 1), 1, 1, true, 1, 1, 1});
@@ -225,7 +157,7 @@ std::variant<std::vector<UnitTiling>, NotOffloaded> tilings_of(const Accelerator
     more.x_threads = more.w_threads = more.sum_threads = threads;
     const TileSizes most_buffers(roles, of, cover, more);
     const bool is_all = x == most_buffers.x_threads && w == most_buffers.w_threads && sums == most_buffers.sum_threads;
-    (std::max({x, w, sums}) == 1 ? single : is_all ? all : some).emplace_back(estimate.cycles(tiling), tiling);
+    (std::max({x, w, sums}) == 1 ? single : is_all ? all : some).emplace_back(estimate.busiest(tiling), tiling);
   };
   const auto try_all = [&] {
     for (int x = 1; x <= threads; ++x)
@@ -262,7 +194,13 @@ std::variant<std::vector<UnitTiling>, NotOffloaded> tilings_of(const Accelerator
   }
   std::vector<UnitTiling> result;
   for (Found* found : {&all, &some, &single}) {
-    std::stable_sort(found->begin(), found->end(), [](const auto& a, const auto& b) { return a.first < b.first; });
+    const auto sort = [&] {
+      std::stable_sort(found->begin(), found->end(), [](const auto& a, const auto& b) { return a.first < b.first; });
+    };
+    sort();
+    if (found->size() > kMostEstimated) found->resize(kMostEstimated);
+    for (auto& [cycles, candidate] : *found) cycles = estimate.cycles(candidate);
+    sort();
     for (size_t i = 0; i < std::min(most, found->size()); ++i) result.push_back((*found)[i].second);
   }
   return result;

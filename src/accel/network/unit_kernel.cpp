@@ -85,8 +85,9 @@ class Builder {
   UnitKernel build() {
     make_params();
     make_buffers();
-    Stmt body = for_loop(tile_, 0, sizes_.tiles_out * sizes_.tiles_of_places, ForKind::kSerial, tile());
+    Stmt body = for_loop(tile_, 0, tiles(), ForKind::kSerial, tile());
     std::vector<Stmt> first = load_rows();
+    if (first_clear_) first.push_back(first_clear_);
     first.push_back(body);
     body = seq(std::move(first));
     for (const BufferPtr& buffer : allocations_) body = alloc(buffer, body);
@@ -187,6 +188,8 @@ class Builder {
 
   // ---- a tile ----
 
+  int64_t tiles() const { return sizes_.tiles_out * sizes_.tiles_of_places; }
+
   Stmt tile() {
     const Expr tiles_out = sizes_.tiles_out, tiles_of_places = sizes_.tiles_of_places;
     if (tiling_.channels_inner) {
@@ -205,8 +208,12 @@ class Builder {
     first_out_ = tile_out_ * Expr(tiling_.blocks_out);
     std::vector<Stmt> parts;
     if (of_.reduction) {
-      parts.push_back(each_vector([&](const Vector& at) { return instance(*roles_.clear, {sum_place(at)}, {}); }));
+      const Stmt clear = each_vector([&](const Vector& at) { return instance(*roles_.clear, {sum_place(at)}, {}); });
+      const Expr next = tile_ + Expr(1);
+      if (sizes_.clears_ahead(roles_)) first_clear_ = substitute(clear, {{tile_.get(), Expr(0)}});
+      else parts.push_back(clear);
       parts.push_back(for_loop(step_, 0, sizes_.steps, ForKind::kSerial, step()));
+      if (first_clear_) parts.push_back(if_then(next < Expr(tiles()), substitute(clear, {{tile_.get(), next}})));
     }
     for (size_t s = 0; s < streams_.size(); ++s)
       parts.push_back(each_vector([&](const Vector& at) {
@@ -419,6 +426,7 @@ class Builder {
   const Var tile_ = make_var("tile"), step_ = make_var("step");
   Expr tile_out_, tile_of_places_, first_out_, first_in_, x_thread_, w_thread_;
   std::vector<Expr> first_place_;
+  Stmt first_clear_;  // where tiles clear the sums of the next
 };
 
 }  // namespace

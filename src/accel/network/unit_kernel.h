@@ -3,6 +3,8 @@
 // virtual threads have one each, so that one is filled while another is read.
 //
 //   for tile: clear sums; for step of the channels: load x, load w, multiply; load what else is read; compute; store
+//
+// Where another queue than that of products clears, it clears the sums of the next tile before it computes with these.
 #pragma once
 
 #include <cstdint>
