@@ -1,6 +1,7 @@
 // tessera generate, tessera serve: text out of language models. `generate` compiles the model where the cache does not
-// have it, and becomes tessera-generate, which has nothing of the compiler in memory. The server, and prompts in a chat
-// template, are the Python package's work, whose libraries speak HTTP and Jinja: it is started in this process's place.
+// have it, and becomes tessera-generate, which has nothing of the compiler in memory. Prompts in a chat template and
+// the server are the Python package's work, whose libraries speak Jinja and HTTP: it is started in this process's
+// place, and becomes tessera-generate once the prompt is written.
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -160,11 +161,6 @@ void translated(const Work& work) {
 }
 
 int generate(const std::string& model, Given given) {
-  if (given.contains("--chat")) {
-    std::vector<std::string> arguments = words_of(given);
-    arguments.insert(arguments.begin(), model);
-    return become_python("tessera.llm", arguments);
-  }
   const auto take = [&](const char* name, const char* otherwise) {
     const auto node = given.extract(name);
     return node.empty() ? std::string(otherwise) : node.mapped();
@@ -196,9 +192,17 @@ int generate(const std::string& model, Given given) {
                      .node = {},
                      .legal = "a folder TESSERA_CACHE_DIR, and a TESSERA_CACHE_SIZE that has room for the model",
                      .hint = "say with --module where it goes"});
+  const std::string program = (own_folder() / "tessera-generate").string();
+  const bool is_chat = !given.extract("--chat").empty();
+  const std::string question = is_chat ? take("--prompt", "-") : "";
   std::vector<std::string> arguments = words_of(given);
   arguments.insert(arguments.begin(), {model, compiled, fmt::format("--threads={}", threads)});
-  become((own_folder() / "tessera-generate").string(), arguments);
+  if (is_chat) {
+    arguments.insert(arguments.begin(), {model, question, program});
+    arguments.emplace_back("--no-begin");
+    return become_python("tessera._chat_template", arguments);
+  }
+  become(program, arguments);
   throw UserError({.id = "TSR-4044",
                    .message = fmt::format("'tessera-generate' cannot be started: {}", std::strerror(errno)),
                    .node = {},

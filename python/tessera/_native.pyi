@@ -5,6 +5,7 @@ The compiler and the runtime behind the package tessera; not for direct use.
 from collections.abc import Callable, Mapping, Sequence, Set
 from typing import Annotated
 
+import numpy
 import numpy.typing
 from numpy.typing import NDArray
 
@@ -334,6 +335,122 @@ class LoopSchedule:
         """
         Runs once. Arrays are C-contiguous and stand with the numbers of their dtypes.
         """
+
+class KeyValueCache:
+    """Keys and values of the tokens that were read of a sequence."""
+
+    @property
+    def tokens(self) -> list[int]:
+        """These tokens."""
+
+    @property
+    def bytes_per_token(self) -> int:
+        """The memory that each of them takes."""
+
+    def shared_prefix(self, tokens: Sequence[int]) -> int:
+        """With how many of its tokens others begin."""
+
+    def truncate(self, count: int) -> None:
+        """Forgets all tokens but the first `count`."""
+
+class LanguageModel:
+    """A compiled language model."""
+
+    @property
+    def context(self) -> int: ...
+
+    @property
+    def sequences(self) -> int: ...
+
+    @property
+    def vocabulary(self) -> int: ...
+
+    @property
+    def num_threads(self) -> int: ...
+
+    @property
+    def chunk(self) -> int: ...
+
+    @chunk.setter
+    def chunk(self, arg: int, /) -> None: ...
+
+    def new_cache(self) -> KeyValueCache: ...
+
+    def together(self, pieces: Sequence[tuple[Sequence[int], KeyValueCache, int]]) -> list[NDArray[numpy.float32]]:
+        """One run for several sequences."""
+
+    def all_tokens(self, prompts: Sequence[Sequence[int]], seeds: Sequence[int | None], max_tokens: int, temperature: float, top_k: int, top_p: float, ends: Set[int], lookup: int) -> list[list[int]]:
+        """The tokens that follow each of several prompts."""
+
+class Generation:
+    """An answer on its way."""
+
+    def __init__(self, model: LanguageModel, cache: KeyValueCache, prompt: Sequence[int], max_tokens: int, temperature: float, top_k: int, top_p: float, seed: int | None, ends: Set[int], lookup: int) -> None: ...
+
+    @property
+    def done(self) -> bool:
+        """Whether nothing follows any more."""
+
+def step(model: LanguageModel, generations: Sequence[Generation], most: int = 0) -> list[list[int]]:
+    """
+    One run, which reads a piece of each, at most `most` tokens of a prompt. The tokens that are decided of each.
+    """
+
+def load_language_model(path: str, threads: int, context: int) -> LanguageModel:
+    """Loads a module file."""
+
+def load_language_model_bytes(module: bytes, threads: int, context: int) -> LanguageModel:
+    """Loads a module."""
+
+class Tokenizer:
+    """Text as the tokens of a language model."""
+
+    def encode(self, text: str, *, begin: bool = True) -> list[int]:
+        """
+        The tokens of a text; `begin` puts the token in front that the model may want there.
+        """
+
+    def decode(self, tokens: Sequence[int]) -> str:
+        """The text of tokens, without those that stand for no text."""
+
+class Detokenizer:
+    """The text of tokens that come one after another."""
+
+    def __init__(self, tokenizer: Tokenizer) -> None: ...
+
+    def add(self, token: int) -> str:
+        """What there is to say now; nothing while a character is not complete."""
+
+    def rest(self) -> str:
+        """What an end in the middle of a character leaves."""
+
+class LanguageModelFile:
+    """What a model's file says beside its weights."""
+
+    def __init__(self, path: str) -> None: ...
+
+    @property
+    def context(self) -> int:
+        """The most tokens that the model was trained for."""
+
+    @property
+    def ends(self) -> set[int]:
+        """Tokens that end an answer."""
+
+    @property
+    def tokenizer(self) -> Tokenizer: ...
+
+    @property
+    def chat_template(self) -> str | None:
+        """A Jinja template, or None."""
+
+    @property
+    def begin_text(self) -> str:
+        """The text of the token that begins a text."""
+
+    @property
+    def end_text(self) -> str:
+        """The text of the token that ends one."""
 
 class QuantizeSettings:
     """

@@ -48,7 +48,6 @@ class _Request:
     def __init__(self, model: llm.LanguageModel, body: Any, chat: bool, lookup: int) -> None:
         if not isinstance(body, dict):
             raise BadRequest("the body is no JSON object")
-        tokenizer = model.tokenizer
         if chat:
             messages = body.get("messages")
             is_text = isinstance(messages, list) and messages and all(
@@ -56,13 +55,13 @@ class _Request:
             )
             if not is_text:
                 raise BadRequest("'messages' must be objects with a 'role' and a 'content', which are texts")
-            self.ids = tokenizer.encode(tokenizer.chat(messages), begin=False)
+            self.ids = model.chat_prompt(messages)
         else:
             prompt = body.get("prompt")
             if isinstance(prompt, list) and len(prompt) == 1 and isinstance(prompt[0], str):
                 prompt = prompt[0]
             if isinstance(prompt, str):
-                self.ids = tokenizer.encode(prompt)
+                self.ids = model.tokenizer.encode(prompt)
             elif isinstance(prompt, list) and all(isinstance(t, int) and not isinstance(t, bool) for t in prompt):
                 self.ids = prompt
                 if not all(0 <= token < model.vocabulary for token in prompt):
@@ -92,9 +91,9 @@ class _Request:
         self.count = 0
 
     def begin(self, model: llm.LanguageModel, cache: llm.Cache) -> llm.Generation:
-        self._text, self._held = llm.Text(model.tokenizer), ""
+        self._text, self._held = llm.Detokenizer(model.tokenizer), ""
         self._context = model.context
-        return llm.Generation(model, self.ids, cache, **self.options)
+        return model.begin(self.ids, cache, **self.options)
 
     def add(self, token: int) -> tuple[str, bool]:
         """What there is to say after a token, and whether it ends there. What may be the beginning of a stop text is held
@@ -157,7 +156,7 @@ class _Engine:
                 self._step(going)
             for answer in active:
                 if answer.over:
-                    self._free.append(answer.generation.cache)  # the last one is the one used last
+                    self._free.append(answer.cache)  # the last one is the one used last
             # Those that did not get a place are next.
             rest = [answer for answer in going if not answer.over]
             active = [answer for answer in active[len(going) :] if not answer.over] + rest
@@ -167,16 +166,11 @@ class _Engine:
     def _begin(self, answer: _Answer, active: list[_Answer]) -> None:
         if answer.gone:
             return
-        ids = answer.request.ids
-
-        def same(cache: llm.Cache) -> int:
-            return next((i for i, (a, b) in enumerate(zip(ids, cache.tokens)) if a != b), min(len(ids), len(cache.tokens)))
-
         # Of those that have nothing in common, the one that was used longest ago.
-        cache = max(self._free, key=same)
+        cache = max(self._free, key=lambda cache: cache.shared_prefix(answer.request.ids))
         self._free.remove(cache)
         try:
-            answer.generation = answer.request.begin(self._model, cache)
+            answer.generation, answer.cache = answer.request.begin(self._model, cache), cache
         except Error as error:
             self._free.append(cache)
             answer.say(error)
@@ -192,15 +186,15 @@ class _Engine:
         if not going:
             return
         try:
-            most = self.PROMPT if len(going) > 1 else None
-            scores = self._model.together([answer.generation.piece(most) for answer in going])
+            most = self.PROMPT if len(going) > 1 else 0
+            decided = self._model.step([answer.generation for answer in going], most)
         except Error as error:
             for answer in going:
                 answer.say(error)
                 answer.over = True
             return
-        for answer, of_it in zip(going, scores):
-            for token in answer.generation.accept(of_it):
+        for answer, tokens in zip(going, decided):
+            for token in tokens:
                 text, ended = answer.request.add(token)
                 answer.say(text)
                 if ended:
@@ -218,6 +212,7 @@ class _Answer:
         self.request, self._loop = request, loop
         self._said: asyncio.Queue[str | Error | None] = asyncio.Queue()
         self.generation: llm.Generation
+        self.cache: llm.Cache
         self.over = False  # its cache is free
         self.gone = False  # nobody waits for it
 
@@ -360,7 +355,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             given.model, module=given.module, context=given.context, threads=given.threads, precision=given.precision,
             sequences=given.batch,
         )
-        model.tokenizer.encode("")
+        model.tokenizer  # refused here, not at the first request
     except Error as error:
         print(f"error {error}", file=sys.stderr)
         return 1

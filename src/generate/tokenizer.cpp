@@ -6,6 +6,7 @@
 #include <array>
 #include <map>
 #include <optional>
+#include <set>
 #include <unordered_map>
 #include <utility>
 
@@ -246,13 +247,12 @@ class Tokenizer::Pieces {
       scored_.emplace(numbers_, tokens_, numbers_of(scores), value_or(file, "add_space_prefix", true));
     }
     find_added(list("token_type"));
-    find_ends(file);
     begin_ = static_cast<Token>(value_or<int64_t>(file, "bos_token_id", -1));
     if (begin_ >= std::ssize(tokens_)) cannot_be(fmt::format("its first token is number {}", begin_));
     if (!value_or(file, "add_bos_token", !of_bytes || words == "llama-bpe")) begin_ = -1;
   }
 
-  std::vector<Token> encode(std::string_view given) const {
+  std::vector<Token> encode(std::string_view given, bool begin) const {
     CharacterStream characters;
     const std::string text = characters.add(given) + characters.rest();
     std::vector<Token> tokens;
@@ -274,7 +274,7 @@ class Tokenizer::Pieces {
       done = at += tokens_[static_cast<size_t>(token)].size();
     }
     piece(text.size());
-    if (begin_ >= 0 && (tokens.empty() || tokens[0] != begin_)) tokens.insert(tokens.begin(), begin_);
+    if (begin && begin_ >= 0 && (tokens.empty() || tokens[0] != begin_)) tokens.insert(tokens.begin(), begin_);
     return tokens;
   }
 
@@ -283,8 +283,6 @@ class Tokenizer::Pieces {
     if (added_numbers_.contains(token)) return std::string(tokens_[static_cast<size_t>(token)]);
     return pairs_ ? BytePairs::bytes_of(tokens_[static_cast<size_t>(token)]) : scored_->bytes_of(token, first);
   }
-
-  const std::set<Token>& ends() const { return ends_; }
 
  private:
   // Those that are found in a text as they are: control tokens, which stand for no text, and those of users.
@@ -311,20 +309,13 @@ class Tokenizer::Pieces {
     return token == found->second.end() ? -1 : *token;
   }
 
-  void find_ends(const GgufFile& file) {
-    for (const char* key : {"eos_token_id", "eot_token_id"})
-      if (const auto number = value_or<int64_t>(file, key, -1); number >= 0) ends_.insert(static_cast<Token>(number));
-    for (const char* name : {"<|im_end|>", "<|eot_id|>", "<end_of_turn>", "<|end|>"})
-      if (const auto found = numbers_.find(name); found != numbers_.end()) ends_.insert(found->second);
-  }
-
   std::vector<std::string_view> tokens_;
   Vocabulary numbers_;
   std::optional<BytePairs> pairs_;
   std::optional<ScoredPieces> scored_;
   std::vector<bool> is_control_;
   std::unordered_map<char, std::vector<Token>> added_;  // by their first bytes, the longest first
-  std::set<Token> added_numbers_, ends_;
+  std::set<Token> added_numbers_;
   Token begin_ = -1;  // -1: none
 };
 
@@ -333,9 +324,21 @@ Tokenizer::~Tokenizer() = default;
 Tokenizer::Tokenizer(Tokenizer&&) noexcept = default;
 Tokenizer& Tokenizer::operator=(Tokenizer&&) noexcept = default;
 
-std::vector<Token> Tokenizer::encode(std::string_view text) const { return pieces_->encode(text); }
+std::vector<Token> Tokenizer::encode(std::string_view text, bool begin) const { return pieces_->encode(text, begin); }
 std::string Tokenizer::bytes_of(Token token, bool first) const { return pieces_->bytes_of(token, first); }
-const std::set<Token>& Tokenizer::ends() const { return pieces_->ends(); }
+
+std::string Tokenizer::decode(std::span<const Token> tokens) const {
+  Detokenizer detokenizer(*this);
+  std::string text;
+  for (const Token token : tokens) text += detokenizer.add(token);
+  return text + detokenizer.rest();
+}
+
+std::string Detokenizer::add(Token token) {
+  const std::string bytes = tokenizer_.bytes_of(token, is_first_);
+  is_first_ = is_first_ && bytes.empty();
+  return characters_.add(bytes);
+}
 
 namespace {
 

@@ -1,10 +1,9 @@
 // Text as the tokens of a language model, out of a GGUF file's metadata: byte pairs (`gpt2`), or the pieces of
-// SentencePiece (`llama`). The tokens are those of the package tokenizers as tessera/_tokenizer.py sets it up.
+// SentencePiece (`llama`). tests/python/generate_test.py holds the tokens against those of the package tokenizers.
 #pragma once
 
 #include <cstdint>
 #include <memory>
-#include <set>
 #include <span>
 #include <string>
 #include <string_view>
@@ -25,14 +24,14 @@ class Tokenizer {
   Tokenizer(Tokenizer&&) noexcept;
   Tokenizer& operator=(Tokenizer&&) noexcept;
 
-  // The tokens of a text in UTF-8, behind the token that a model may want in front. What is no UTF-8 is read as U+FFFD.
-  std::vector<Token> encode(std::string_view text) const;
+  // The tokens of a text in UTF-8; with `begin`, behind the token that a model may want in front. What is no UTF-8 is
+  // read as U+FFFD.
+  std::vector<Token> encode(std::string_view text, bool begin = true) const;
+  // The text of tokens, without those that only control.
+  std::string decode(std::span<const Token> tokens) const;
 
-  // The bytes that a token stands for; none of those that only control. `first`: it is the first one of an answer.
+  // The bytes that a token stands for; none of those that only control. `first`: it is the first one of a text.
   std::string bytes_of(Token token, bool first) const;
-
-  // Tokens that end an answer.
-  const std::set<Token>& ends() const;
 
  private:
   class Pieces;
@@ -49,6 +48,23 @@ class CharacterStream {
 
  private:
   std::string pending_;
+};
+
+// The text of tokens that come one after another. Not thread-safe.
+class Detokenizer {
+ public:
+  // Borrows the tokenizer.
+  explicit Detokenizer(const Tokenizer& tokenizer) : tokenizer_(tokenizer) {}
+
+  // What there is to say now: the characters that are complete.
+  std::string add(Token token);
+  // What an end in the middle of a character leaves.
+  std::string rest() { return characters_.rest(); }
+
+ private:
+  const Tokenizer& tokenizer_;
+  CharacterStream characters_;
+  bool is_first_ = true;
 };
 
 }  // namespace tessera::inline generate

@@ -207,6 +207,20 @@ def tensors_of(metadata, random, vocabulary=50, types=("F32",)):
     return result
 
 
+# Bytes as the byte pairs of GPT-2 write them, for the letters that a small model knows.
+LETTERS = [chr(c) for c in range(ord("a"), ord("z") + 1)] + ["Ġ", "Ċ", ".", "?"]
+
+
+def tokenizer_of_letters(joined=True):
+    """Metadata of a tokenizer of 50 tokens and a chat template. Not `joined`: its one pair is none."""
+    tokens = [*LETTERS, "he", *(f"<{n}>" for n in range(49 - len(LETTERS)))]
+    return {
+        "tokenizer.ggml.model": "gpt2", "tokenizer.ggml.pre": "smollm", "tokenizer.ggml.tokens": tokens,
+        "tokenizer.ggml.merges": ["h e"] if joined else ["h ?e"], "tokenizer.ggml.token_type": [1] * len(tokens),
+        "tokenizer.chat_template": "{% for m in messages %}{{ m.content }} {% endfor %}",
+    }
+
+
 def weights_of(tensors):
     return {name: floats(kind, data).reshape(dims).astype(np.float64) for name, (kind, dims, data) in tensors.items()}
 

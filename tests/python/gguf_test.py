@@ -324,8 +324,6 @@ class Generation(unittest.TestCase):
         cls.metadata = json.loads(tessera._native.language_model_metadata(str(cls.path)))
         cls.module = WORK / "generation.so"
         cls.model = llm.load(cls.path, module=cls.module, threads=1)
-        # Nothing ends a text here.
-        cls.model._tokenizer = type("None", (), {"end": set()})()
 
     def test_metadata(self):
         self.assertEqual(self.metadata["llama.block_count"], 2)
@@ -353,7 +351,6 @@ class Generation(unittest.TestCase):
         self.assertEqual(want[5:], longer)
         for threads, chunk in ((2, 512), (1, 7), (2, 1)):
             other = llm.load(self.path, threads=threads, chunk=chunk)
-            other._tokenizer = self.model._tokenizer
             self.assertEqual(want, list(other.tokens(prompt, max_tokens=20)), f"{threads} threads, pieces of {chunk}")
 
     def test_module_is_kept(self):
@@ -396,16 +393,14 @@ class Generation(unittest.TestCase):
 
     def test_caches_grow_in_place(self):
         """Keys and values of the past stay where they are, and are what they are in memory of their own."""
-        cache = self.model.new_cache()
-        self.model.logits([1, 2, 3, 4, 5], cache)
-        past = [array.copy() for array in cache.past()]
+        model = tessera.load(self.module, threads=1)
+        empty = [np.empty((0, info.shape[1]), np.float32) for info in model.inputs[2:]]
+        past = model.run([np.array([1, 2, 3, 4, 5], np.int64), np.array([4], np.int64), *empty])[1:]
         tokens, rows = np.array([6, 7], np.int64), np.array([1], np.int64)
-        apart = self.model.model.run([tokens, rows, *past])
-        room = cache.room(2)
-        for array, old in zip(room, past):
-            array[5:] = np.nan
-            self.assertTrue((array[:5] == old).all())
-        together = self.model.model.run([tokens, rows, *cache.past()], [None, *room])
+        apart = model.run([tokens, rows, *past])
+        whole = [np.concatenate([array, np.full((10, array.shape[1]), np.nan, np.float32)]) for array in past]
+        before, room = [array[:5] for array in whole], [array[:7] for array in whole]
+        together = model.run([tokens, rows, *before], [None, *room])
         for found, want in zip(together, apart, strict=True):
             self.assertTrue((found == want).all())
         for found, array, old in zip(together[1:], room, past, strict=True):
@@ -413,7 +408,7 @@ class Generation(unittest.TestCase):
             self.assertTrue((found[:5] == old).all())
         # Any other overlap is refused.
         with self.assertRaises(tessera.Error) as caught:
-            self.model.model.run([tokens, rows, *cache.past()], [None, *(array[1:8] for array in cache.room(3))])
+            model.run([tokens, rows, *before], [None, *(array[1:8] for array in whole)])
         self.assertEqual(caught.exception.id, "TSR-7038")
 
     def test_lookup(self):
@@ -424,10 +419,10 @@ class Generation(unittest.TestCase):
                 for lookup in (1, 3, 8, 500):
                     self.assertEqual(want, list(self.model.tokens(prompt, max_tokens=30, lookup=lookup, **options)))
         # A text that repeats itself is guessed.
-        runs, together = [], self.model.together
-        self.model.together = lambda pieces: runs.append(1) or together(pieces)
+        runs, step = [], self.model.step
+        self.model.step = lambda generations: runs.append(1) or step(generations)
         answer = list(self.model.tokens([5, 6, 7, 8], max_tokens=40, lookup=8))
-        del self.model.together
+        del self.model.step
         if len(set(answer[-20:])) < 5:
             self.assertLess(len(runs), 30)
 
@@ -437,6 +432,24 @@ class Generation(unittest.TestCase):
         in_turn = list(zip(*(self.model.tokens(prompt, max_tokens=8) for prompt in prompts), strict=True))
         self.assertEqual(alone, [list(tokens) for tokens in zip(*in_turn)])
 
+    def test_one_cache_for_two(self):
+        """Answers that take turns with one cache, in the middle of their guesses too, are what they are alone."""
+        prompts = ([1, 2, 3] * 8, [3, 1] * 9)
+        model = llm.load(self.path, module=self.module, threads=1)
+        alone = [list(model.tokens(prompt, max_tokens=12, lookup=6, cache=model.new_cache())) for prompt in prompts]
+        for chunk in (64, 7):
+            model.chunk = chunk
+            cache = model.new_cache()
+            answers = [model.begin(prompt, cache, max_tokens=12, lookup=6) for prompt in prompts]
+            found = [[], []]
+            while not all(answer.done for answer in answers):
+                for answer, tokens in zip(answers, found):
+                    while not answer.done:
+                        tokens += (decided := model.step([answer])[0])
+                        if decided:  # the prompt is through
+                            break
+            self.assertEqual(found, alone)
+
     def test_in_a_batch(self):
         """Several sequences in a run, of any lengths, some of them prompts and some of them tokens: each the text that it is
         alone, whatever is drawn and guessed, with one thread or two, in f32 and in bytes."""
@@ -444,10 +457,8 @@ class Generation(unittest.TestCase):
         prompts = [random.integers(0, 50, int(random.integers(1, 30))).tolist() for _ in range(5)]
         for precision in ("f32", "i8"):
             alone = llm.load(self.path, threads=1, precision=precision)
-            alone._tokenizer = self.model._tokenizer
             for sequences, threads, chunk in ((2, 1, 512), (3, 2, 7)):
                 together = llm.load(self.path, threads=threads, precision=precision, sequences=sequences, chunk=chunk)
-                together._tokenizer = self.model._tokenizer
                 for options in ({}, {"temperature": 1.0, "seed": [*range(5)]}, {"lookup": 4}):
                     want = [list(alone.tokens(prompt, max_tokens=12, **({**options, "seed": n} if "seed" in options else options)))
                             for n, prompt in enumerate(prompts)]
@@ -474,21 +485,32 @@ class Generation(unittest.TestCase):
         first = {next(iter(self.model.tokens(ids, max_tokens=1, temperature=5.0, top_k=3, seed=s))) for s in range(60)}
         self.assertEqual(first, best)
 
-    def test_chances(self):
-        """What is drawn is as likely as softmax says."""
-        scores, random = np.log(np.array([0.5, 0.3, 0.15, 0.05], np.float32)), np.random.default_rng(0)
-        counts = np.bincount([llm._choose(scores, 1.0, 0, 1.0, random) for _ in range(20000)], minlength=4)
-        self.assertLess(np.abs(counts / 20000 - [0.5, 0.3, 0.15, 0.05]).max(), 0.02)
-        kept = {llm._choose(scores, 1.0, 0, 0.75, random) for _ in range(500)}
-        self.assertEqual(kept, {0, 1})
+    def test_drawn_as_numpy_draws(self):
+        """The softmax of the best scores, by numpy's random numbers."""
+
+        def choose(scores, random, temperature, top_k=0, top_p=1.0):
+            scores = scores.astype(np.float64) / temperature
+            best = np.argsort(-scores, kind="stable")[: top_k or None]
+            sums = np.cumsum(np.exp(scores[best] - scores[best[0]]))
+            count = int(np.searchsorted(sums, top_p * sums[-1])) + 1 if top_p < 1 else len(best)
+            return int(best[np.searchsorted(sums[:count], random.random() * sums[count - 1], side="right")])
+
+        for options in ({"temperature": 1.0}, {"temperature": 3.0, "top_k": 7}, {"temperature": 2.0, "top_p": 0.8},
+                        {"temperature": 2.0, "top_k": 20, "top_p": 0.5}):
+            for seed in (0, 1, 2**40 + 7, 2**64 - 1):
+                ids, random = [7, 8, 9], np.random.default_rng(seed)
+                for token in self.model.tokens(ids.copy(), max_tokens=12, seed=seed, **options):
+                    self.assertEqual(token, choose(self.model.logits(ids)[0], random, **options), (options, seed))
+                    ids.append(token)
 
     def test_ends(self):
         prompt = list(range(1, 11))
         want = list(self.model.tokens(prompt, max_tokens=100))
         self.assertEqual(len(want), self.model.context - len(prompt) + 1)  # the last one needs no room
-        self.model._tokenizer.end.add(want[3])
+        self.model.ends.add(want[3])
         self.assertEqual(list(self.model.tokens(prompt, max_tokens=100)), want[: want.index(want[3])])
-        self.model._tokenizer.end.clear()
+        self.assertEqual(list(self.model.tokens(prompt, max_tokens=100, stop_at_end=False)), want)
+        self.model.ends.clear()
 
     def test_refused(self):
         for tokens in ([], [50], [-1], [[1]]):
@@ -498,15 +520,42 @@ class Generation(unittest.TestCase):
         with self.assertRaises(tessera.Error) as caught:
             self.model.logits([1] * 65)
         self.assertIn("at most 64", str(caught.exception))
-        for options in ({"temperature": -1.0}, {"top_p": 0.0}, {"top_p": 2.0}, {"top_k": -1}, {"max_tokens": -1}):
-            with self.assertRaises(tessera.Error):
+        for options in ({"temperature": -1.0}, {"temperature": float("nan")}, {"top_p": 0.0}, {"top_p": 2.0}, {"top_k": -1},
+                        {"max_tokens": -1}, {"lookup": -1}, {"seed": -1}, {"seed": "one"}, {"max_tokens": 2**64}):
+            with self.assertRaises(tessera.Error, msg=options):
                 list(self.model.tokens([1], **options))
+        for prompt in ([], [50], [-1], [2**40], [[1]], [None], [1] * 65):
+            with self.assertRaises(tessera.Error, msg=prompt) as caught:
+                list(self.model.tokens(prompt))
+            self.assertEqual(caught.exception.id, "TSR-4038")
+        for chunk in (0, -1, 65):
+            with self.assertRaises(tessera.Error):
+                self.model.chunk = chunk
+        cache = self.model.new_cache()
+        for pieces in ([], [([], cache, 0)], [([1], cache, 2)], [([1], cache, 1)] * 2, [([50], cache, 1)]):
+            with self.assertRaises(tessera.Error, msg=pieces) as caught:
+                self.model.together(pieces)
+            self.assertEqual(caught.exception.id, "TSR-4038")
+        self.assertEqual(cache.tokens, [])
+        other = llm.load(self.path, threads=1, context=32)
+        answer = self.model.begin([1], cache, max_tokens=1)
+        for wrong in (lambda: other.together([([1], cache, 1)]), lambda: self.model.together([([1], other.new_cache(), 1)]),
+                      lambda: other.step([answer]), lambda: self.model.step([answer, answer]), lambda: self.model.step([])):
+            with self.assertRaises(tessera.Error) as caught:
+                wrong()
+            self.assertEqual(caught.exception.id, "TSR-4038")
+        self.assertEqual(len(self.model.step([answer])[0]), 1)
+        self.assertTrue(answer.done)
+        with self.assertRaises(tessera.Error):
+            self.model.step([answer])
+        for wrong in (lambda: self.model.together([([1], None, 1)]), lambda: self.model.step([None])):
+            self.assertRaises(TypeError, wrong)
 
     def test_no_tokenizer(self):
         model = llm.load(self.path, module=self.module)
         with self.assertRaises(tessera.Error) as caught:
             model.generate("text")
-        self.assertIn(caught.exception.id, ("TSR-4036", "TSR-4037"))
+        self.assertEqual(caught.exception.id, "TSR-4037")
 
 
 if __name__ == "__main__":

@@ -30,19 +30,10 @@ import gguf_models  # noqa: E402
 
 TESSERA = None
 WORK = pathlib.Path(tempfile.mkdtemp(prefix="serve_process_test"))
-# Bytes as the byte pairs of GPT-2 write them, for the letters that a small model knows.
-LETTERS = [chr(c) for c in range(ord("a"), ord("z") + 1)] + ["Ġ", "Ċ", ".", "?"]
-TEMPLATE = "{% for m in messages %}{{ m.content }} {% endfor %}"
 
 
 def small_model(name="letters", joined=True):
-    metadata = gguf_models.metadata_of("llama", context_length=4096)
-    tokens = [*LETTERS, "he", *(f"<{n}>" for n in range(49 - len(LETTERS)))]
-    metadata.update({
-        "tokenizer.ggml.model": "gpt2", "tokenizer.ggml.pre": "smollm", "tokenizer.ggml.tokens": tokens,
-        "tokenizer.ggml.merges": ["h e"] if joined else ["h ?e"],
-        "tokenizer.ggml.token_type": [1] * len(tokens), "tokenizer.chat_template": TEMPLATE,
-    })
+    metadata = {**gguf_models.metadata_of("llama", context_length=4096), **gguf_models.tokenizer_of_letters(joined)}
     path = WORK / f"{name}.gguf"
     gguf_models.write(path, metadata, gguf_models.tensors_of(metadata, np.random.default_rng(3)))
     return path

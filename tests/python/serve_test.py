@@ -11,38 +11,23 @@ import unittest
 import numpy as np
 
 try:
+    import jinja2  # noqa: F401
     from starlette.testclient import TestClient
 except (ImportError, RuntimeError) as error:  # starlette says so when httpx is missing
-    print(f"skipped: {error}; pip install starlette uvicorn httpx")
+    print(f"skipped: {error}; pip install jinja2 starlette uvicorn httpx")
     sys.exit(77)
 
 import gguf_models
 from tessera import llm, serve
 
 
-class Letters:
-    """A tokenizer whose tokens are letters."""
-
-    end: set = set()
-
-    def encode(self, text, begin=True):
-        return [1 + ord(letter) % 49 for letter in text]
-
-    def decode(self, tokens):
-        return "".join(chr(ord("A") + token) for token in tokens)
-
-    def chat(self, messages):
-        return "".join(message["content"] for message in messages)
-
-
 class Server(unittest.TestCase):
     @classmethod
     def setUpClass(cls):
-        metadata = gguf_models.metadata_of("llama")
+        metadata = {**gguf_models.metadata_of("llama"), **gguf_models.tokenizer_of_letters()}
         path = pathlib.Path(tempfile.mkdtemp(prefix="serve_test")) / "model.gguf"
         gguf_models.write(path, metadata, gguf_models.tensors_of(metadata, np.random.default_rng(3)))
         cls.model = llm.load(path, threads=1)
-        cls.model._tokenizer = Letters()
         cls.client = TestClient(serve.application(cls.model, "small", caches=2, lookup=3))
 
     def post(self, path, **body):
@@ -58,7 +43,7 @@ class Server(unittest.TestCase):
         self.assertEqual(answer["choices"][0]["text"], want)
         self.assertEqual(answer["choices"][0]["finish_reason"], "length")
         self.assertEqual(answer["usage"], {"prompt_tokens": 3, "completion_tokens": 9, "total_tokens": 12})
-        by_numbers = self.post("completions", prompt=Letters().encode("abc"), max_tokens=9, temperature=0).json()
+        by_numbers = self.post("completions", prompt=self.model.tokenizer.encode("abc"), max_tokens=9, temperature=0).json()
         self.assertEqual(by_numbers["choices"], answer["choices"])
 
     def test_stop(self):

@@ -24,7 +24,7 @@ ROOT = pathlib.Path(__file__).resolve().parents[2]
 MOST_BYTES = 60_000_000
 # What every distribution has (PEP 600), for the names in DT_NEEDED.
 SYSTEM = re.compile(r"(ld-linux-.*|lib(c|m|z|gcc_s|stdc\+\+))\.so\.\d+")
-BUNDLED = re.compile(r"lib(LLVM|lld|protobuf|fmt|minizip|zstd|tessera_)")
+BUNDLED = re.compile(r"lib(LLVM|lld|protobuf|fmt|minizip|zstd|pcre2|tessera_)")
 
 RUN = """
 import sys

@@ -9,14 +9,13 @@
 #include <iostream>
 #include <iterator>
 #include <string>
+#include <utility>
 
 #include "generate/generation.h"
 #include "generate/language_model.h"
+#include "generate/language_model_file.h"
 #include "generate/tokenizer.h"
-#include "import/gguf/gguf_file.h"
-#include "import/gguf/hyperparameters.h"
 #include "support/error.h"
-#include "support/mapped_file.h"
 #include "support/peak_memory.h"
 
 namespace {
@@ -27,7 +26,7 @@ using Clock = std::chrono::steady_clock;
 struct Flags {
   std::string model, module, prompt = "-";
   int threads = 0;
-  bool stats = false, tokens_only = false;
+  bool stats = false, tokens_only = false, no_begin = false;
   GenerationOptions options;
 };
 
@@ -35,29 +34,35 @@ double seconds(Clock::duration duration) { return std::chrono::duration<double>(
 
 void run(const Flags& flags) {
   const auto begin = Clock::now();
-  const auto mapped = MappedFile::open(flags.model, "model", "TSR-1001");
-  const GgufFile file(mapped->text(), flags.model);
-  const Tokenizer tokenizer(file);
+  LanguageModelFile file(flags.model);
   const bool reads = flags.prompt == "-";
-  const std::vector<Token> prompt =
-      tokenizer.encode(reads ? std::string(std::istreambuf_iterator<char>(std::cin), {}) : flags.prompt);
+  const std::vector<Token> prompt = file.tokenizer().encode(
+      reads ? std::string(std::istreambuf_iterator<char>(std::cin), {}) : flags.prompt, !flags.no_begin);
   if (flags.tokens_only) return fmt::print("{}\n", fmt::join(prompt, " "));
-  LanguageModel model(flags.module, flags.threads, hyperparameters_of(file).context);
+  LanguageModel model(flags.module, flags.threads, file.context());
+  const auto cache = model.new_cache();
+  GenerationOptions options = flags.options;
+  options.ends = file.ends();
+  Generation generation(model, *cache, prompt, std::move(options));
   const auto loaded = Clock::now();
 
   Clock::time_point first, last;
   int64_t count = 0;
-  CharacterStream characters;
+  Detokenizer detokenizer(file.tokenizer());
   const auto print = [](const std::string& piece) {
     std::fwrite(piece.data(), 1, piece.size(), stdout);
     std::fflush(stdout);
   };
-  generate_tokens(model, prompt, tokenizer.ends(), flags.options, [&](Token token) {
-    last = Clock::now();
-    if (count == 0) first = last;
-    print(characters.add(tokenizer.bytes_of(token, count++ == 0)));
-  });
-  print(characters.rest() + "\n");
+  while (!generation.is_done()) {
+    Generation* const alone[] = {&generation};
+    const auto decided = step(model, alone);
+    for (const Token token : decided.front()) {
+      last = Clock::now();
+      if (count++ == 0) first = last;
+      print(detokenizer.add(token));
+    }
+  }
+  print(detokenizer.rest() + "\n");
   if (!flags.stats || count == 0) return;
   const double rate = count > 1 ? static_cast<double>(count - 1) / seconds(last - first) : 0;
   fmt::print(stderr, "load {:.2f} s, prompt of {} tokens {:.3f} s, then {:.1f} tokens/s; at most {:.1f} MB\n",
@@ -79,6 +84,7 @@ int main(int argc, char** argv) {
   app.add_option("--seed", flags.options.seed, "Of what is drawn");
   app.add_option("--lookup", flags.options.lookup, "Guess so many tokens at a time from the text so far");
   app.add_option("--threads", flags.threads, "0: as tessera run");
+  app.add_flag("--no-begin", flags.no_begin, "Put no token in front that the model may want there");
   app.add_flag("--tokens", flags.tokens_only, "Print the numbers of the prompt's tokens, and no more");
   app.add_flag("--stats", flags.stats, "Tokens per second, on standard error");
   CLI11_PARSE(app, argc, argv);
