@@ -300,6 +300,9 @@ def fake_quantize_weights(x0: Operand, /, *, bits: int, axis: int | None = None,
 def floor(x0: Operand, /, *, name: str = "") -> Value:
     """The largest integer not above x."""
 
+def fma(x0: Operand, x1: Operand, x2: Operand, /, *, name: str = "") -> Value:
+    """a * b + c, rounded once where the machine has such an instruction; the three broadcast."""
+
 def gather(x0: Operand, x1: Operand, /, *, axis: int, name: str = "") -> Value:
     """Slices of x along `axis`, one per element of indices, whose dimensions take the axis's place. A negative index counts from the end; what is still outside is clamped into the range.
 
