@@ -639,6 +639,60 @@ def pooling_gradients(x, y):
     return made
 
 
+def fourier(x, y):
+    """Transforms of lengths that are powers of two, products of small numbers, prime, cut and filled up; their inverses."""
+    spectrum = jnp.fft.rfft(x)
+    image = jnp.fft.fft2(x.reshape(2, 3, 5, 6), axes=(1, 3))
+    parts = lambda z: (jnp.real(z), jnp.imag(z))
+    return [
+        parts(spectrum),
+        parts(jnp.fft.fft(x)),
+        parts(jnp.fft.fft(x, n=16)),
+        parts(jnp.fft.rfft(x, n=13, axis=0)),
+        parts(jnp.fft.ifft(jnp.fft.fft(x) * (2 - 1j))),
+        jnp.fft.irfft(spectrum, n=x.shape[-1]),
+        jnp.fft.irfft(spectrum, n=9),
+        parts(image),
+        parts(jnp.fft.ifftn(image, axes=(2, 3), norm="ortho")),
+        jnp.fft.irfftn(jnp.fft.rfftn(x.reshape(2, 3, 5, 6)), s=(3, 5, 6), axes=(1, 2, 3)),
+        parts(jnp.fft.fftshift(jnp.fft.fft(x))),
+        jnp.real(jnp.fft.fft(jnp.fft.fft(x), axis=0)),
+        jnp.fft.irfft(jnp.fft.rfft(y, n=400) * jnp.fft.rfft(y[::-1], n=400), n=400),
+    ]
+
+
+def complex_numbers(a, b):
+    x, y = lax.complex(a, b), lax.complex(b, a + 1)
+    chosen = lax.cond(a[0, 0] > 0, lambda: jnp.real(x * y), lambda: jnp.abs(y))
+    results = [
+        x + y,
+        x - y,
+        x * y,
+        x / y,
+        -x,
+        jnp.conj(x),
+        jnp.exp(x),
+        x * (0.5 - 2j),
+        x @ y.T,
+        jnp.einsum("ij,ik->jk", x, jnp.conj(y)),
+        x.sum(0),
+        y.mean(),
+        x[:, :3].prod(1),
+        jnp.sqrt(x),
+        jnp.where(a > 0, x, y),
+        jnp.concatenate([x, y])[1:, ::2].T.reshape(-1),
+        x[jnp.array([2, 0, 1])],
+        jnp.pad(x, ((1, 0), (2, 1))),
+        jnp.flip(x, 1),
+        lax.dynamic_slice(x, (1, 2), (2, 3)),
+        lax.dynamic_update_slice(x, y[:1, :2], (2, 1)),
+        jnp.broadcast_to(x[:1], (4, 3, 5)),
+        a.astype(jnp.complex64) + jnp.array([1j, 2, 3 - 1j, 0, 0.5j], jnp.complex64),
+    ]
+    real = [jnp.abs(x * 1e30), jnp.abs(x * 0), jnp.angle(x), x == y, x != y, jnp.real(a), jnp.imag(x) + 3 * chosen]
+    return [(jnp.real(z), jnp.imag(z)) for z in results] + real
+
+
 FUNCTIONS = {
     "unary": (unary, positive(3, 7)),
     "binary": (binary, real(4, 5), real(4, 5)),
@@ -669,6 +723,8 @@ FUNCTIONS = {
     "linear_algebra": (linear_algebra, real(4, 4)),
     "interpolation": (interpolation, real(1, 5, 6, 3)),
     "statistics": (statistics, real(3, 12), real(3, 12)),
+    "fourier": (fourier, real(12, 15), real(397)),
+    "complex_numbers": (complex_numbers, real(3, 5), real(3, 5)),
     "lstm": (lstm, real(7, 2, 5), real(5, 24), real(6, 24), real(24)),
     "scalars": (lambda a, b: (a + b, a * 2, jnp.sin(b)), np.float32(1.5), np.float32(2)),
     "unused": (lambda a, b: a + 1, real(3), real(4)),

@@ -95,6 +95,77 @@ REFUSED = {
         "entry of axes is 7",
     ),
     "complex": (main("return %a : tensor<2x3xcomplex<f32>>", "%a: tensor<2x3xcomplex<f32>>"), "TSR-1024", "complex"),
+    "complex result": (
+        main("%0 = stablehlo.complex %a, %a : tensor<2x3xcomplex<f32>>\n return %0 : tensor<2x3xcomplex<f32>>"),
+        "TSR-1024",
+        "result 0",
+    ),
+    "complex operator": (
+        main(
+            "%0 = stablehlo.complex %a, %a : tensor<2x3xcomplex<f32>>\n %1 = stablehlo.tanh %0 : tensor<2x3xcomplex<f32>>\n"
+            " %2 = stablehlo.real %1 : (tensor<2x3xcomplex<f32>>) -> tensor<2x3xf32>\n return %2 : tensor<2x3xf32>"
+        ),
+        "TSR-1040",
+        "not supported for complex numbers",
+    ),
+    "complex beside real": (
+        main(
+            "%0 = stablehlo.complex %a, %a : tensor<2x3xcomplex<f32>>\n"
+            " %1 = \"stablehlo.add\"(%0, %a) : (tensor<2x3xcomplex<f32>>, tensor<2x3xf32>) -> tensor<2x3xcomplex<f32>>\n"
+            " return %a : tensor<2x3xf32>"
+        ),
+        "TSR-1123",
+        "beside complex ones",
+    ),
+    "complex as real": (
+        main(
+            "%0 = stablehlo.complex %a, %a : tensor<2x3xcomplex<f32>>\n"
+            " %1 = \"stablehlo.negate\"(%0) : (tensor<2x3xcomplex<f32>>) -> tensor<2x3xf32>\n return %1 : tensor<2x3xf32>"
+        ),
+        "TSR-1123",
+        "is declared as",
+    ),
+    "complex out of a region": (
+        main(
+            "%0 = stablehlo.complex %a, %a : tensor<2x3xcomplex<f32>>\n"
+            ' %1 = "stablehlo.if"(%p) ({ stablehlo.return %0 : tensor<2x3xf32> }, { stablehlo.return %a : tensor<2x3xf32> })'
+            " : (tensor<i1>) -> tensor<2x3xf32>\n return %1 : tensor<2x3xf32>",
+            "%p: tensor<i1>, %a: tensor<2x3xf32>",
+        ),
+        "TSR-1040",
+        "returns complex numbers",
+    ),
+    "complex constant": (
+        main("%0 = stablehlo.constant dense<[(1.0, 2.0), 3.0]> : tensor<2xcomplex<f32>>\n return %a : tensor<2x3xf32>"),
+        "TSR-1122",
+        "beside complex ones",
+    ),
+    "complex constant of one": (
+        main("%0 = stablehlo.constant dense<[(1.0, 2.0)]> : tensor<2xcomplex<f32>>\n return %a : tensor<2x3xf32>"),
+        "TSR-1122",
+        "2 parts",
+    ),
+    "complex constant as real": (
+        main("%0 = stablehlo.constant dense<(1.0, 2.0)> : tensor<2xf32>\n return %a : tensor<2x3xf32>"),
+        "TSR-1122",
+        "complex numbers for the type",
+    ),
+    "transform": (
+        main(
+            "%0 = stablehlo.fft %a, type = RFFT, length = [2, 3, 4] : (tensor<2x3xf32>) -> tensor<2x3xcomplex<f32>>\n"
+            " return %a : tensor<2x3xf32>"
+        ),
+        "TSR-1123",
+        "3 lengths",
+    ),
+    "transform of nothing": (
+        main(
+            "%0 = stablehlo.fft %a, type = RFFT, length = [0] : (tensor<2x3xf32>) -> tensor<2x1xcomplex<f32>>\n"
+            " return %a : tensor<2x3xf32>"
+        ),
+        "TSR-1040",
+        "a transform of 0 values",
+    ),
     "open": (main("return %a : tensor<?x3xf32>", "%a: tensor<?x3xf32>"), "TSR-1020", "arg0[0]=8"),
     "all unsupported": (
         main(

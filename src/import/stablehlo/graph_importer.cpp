@@ -20,8 +20,6 @@
 namespace tessera::inline stablehlo {
 namespace {
 
-constexpr ValueId kFailed = -1;
-
 // Values by name while the operators of a function or a region are imported.
 struct Frame {
   std::map<std::string, ValueId> values = {};
@@ -72,6 +70,11 @@ class HloImporter final : public HloWalk {
     if (results.empty())
       throw UserError({"TSR-1121", "the function has no results", module_.main->name, "one result or more",
                        "export a function that returns something"});
+    for (size_t i = 0; i < results.size(); ++i)
+      if (is_complex(results[i]))
+        throw RefusedModel(RefusedModel::Reason::kUnsupported,
+                           {"TSR-1024", fmt::format("result {} is complex", i), main_.graph.name,
+                            "tensors of floats, integers or bools", "return its real and its imaginary part"});
     OutputList outputs(main_.builder, ops_);
     std::set<ValueId> named;
     for (size_t i = 0; i < results.size(); ++i) {
@@ -90,7 +93,7 @@ class HloImporter final : public HloWalk {
 
   // ---- HloWalk ----
   std::vector<ValueId> inlined(const HloRegion& region, const std::vector<ValueId>& arguments) override {
-    return in_frame(region, arguments, false);
+    return real(in_frame(region, arguments, false));
   }
 
   std::vector<ValueId> called(const std::string& function, const std::vector<ValueId>& arguments) override {
@@ -117,6 +120,15 @@ class HloImporter final : public HloWalk {
     return std::make_unique<Region>(*this, name, around);
   }
 
+  ValueId complex_value(const ComplexParts& parts) override {
+    complex_.push_back(parts);
+    return kFailedValue - static_cast<ValueId>(complex_.size());
+  }
+
+  ComplexParts parts_of(ValueId complex) const override {
+    return complex_.at(static_cast<size_t>(kFailedValue - complex) - 1);
+  }
+
   std::optional<std::vector<Tensor>> sampled(const HloRegion& region, const std::vector<Tensor>& arguments) override {
     Level level(ops_, evaluator_, nullptr);
     Level* const around = level_;
@@ -134,7 +146,7 @@ class HloImporter final : public HloWalk {
           level.builder.add(ops_.get("constant"), {}, {{"value", std::make_shared<const Tensor>(argument)}}));
     std::vector<Tensor> tables;
     try {
-      for (const ValueId result : in_frame(region, values, true)) {
+      for (const ValueId result : real(in_frame(region, values, true))) {
         const auto table = level.state.constants.find(result);
         if (!table) throw RegionRefused{};
         tables.push_back(*table);
@@ -172,7 +184,7 @@ class HloImporter final : public HloWalk {
       Level* const around = importer_.level_;
       importer_.level_ = &level_;
       try {
-        std::vector<ValueId> results = importer_.in_frame(region, arguments, false);
+        std::vector<ValueId> results = real(importer_.in_frame(region, arguments, false));
         importer_.level_ = around;
         return results;
       } catch (...) {
@@ -224,6 +236,13 @@ class HloImporter final : public HloWalk {
   }
 
   // ---- values ----
+  // What a region returns: operators with regions know no complex numbers.
+  static std::vector<ValueId> real(std::vector<ValueId> results) {
+    if (std::any_of(results.begin(), results.end(), is_complex))
+      throw UnsupportedNode{"a region that returns complex numbers"};
+    return results;
+  }
+
   ValueId captured(Level& level, ValueId outer) {
     if (const auto known = level.constants.find(outer); known != level.constants.end()) return known->second;
     if (auto tensor = level.outer->state.constants.find(outer)) {
@@ -244,7 +263,11 @@ class HloImporter final : public HloWalk {
     }
     if (!level.outer) return std::nullopt;
     const auto outer = find(*level.outer, name);
-    if (!outer || *outer == kFailed) return outer;
+    if (!outer || *outer == kFailedValue) return outer;
+    if (is_complex(*outer)) {
+      const ComplexParts parts = parts_of(*outer);
+      return complex_value({captured(level, parts.re), captured(level, parts.im)});
+    }
     return captured(level, *outer);
   }
 
@@ -295,7 +318,7 @@ class HloImporter final : public HloWalk {
       std::vector<ValueId> results;
       for (const std::string& name : op.operands) {
         results.push_back(operand(op, name));
-        if (results.back() == kFailed) throw RegionRefused{};
+        if (results.back() == kFailedValue) throw RegionRefused{};
       }
       return results;
     }
@@ -308,7 +331,7 @@ class HloImporter final : public HloWalk {
     bool failed = false;
     for (const std::string& name : op.operands) {
       operands.push_back(operand(op, name));
-      failed = failed || operands.back() == kFailed;
+      failed = failed || operands.back() == kFailedValue;
     }
     const auto bind = [&](size_t i, ValueId value) {
       if (!level_->frames.back().values.emplace(op.results[i], value).second)
@@ -317,23 +340,29 @@ class HloImporter final : public HloWalk {
     };
     // What depends on an operator that could not be imported cannot be judged.
     const auto fail = [&] {
-      for (size_t i = 0; i < op.results.size(); ++i) bind(i, kFailed);
+      for (size_t i = 0; i < op.results.size(); ++i) bind(i, kFailedValue);
     };
     if (failed) return fail();
     const NodeLabel label{op.name, label_of(op)};
-    const HloOperator* known = find_hlo_operator(op.name);
+    const bool has_complex = std::any_of(operands.begin(), operands.end(), is_complex) ||
+                             std::any_of(op.result_types.begin(), op.result_types.end(),
+                                         [](const HloType& t) { return t.part.has_value(); });
+    const HloOperator* known = has_complex ? find_complex_hlo_operator(op.name) : find_hlo_operator(op.name);
     const auto refuse = [&](auto&&... what) {
       if (first_refused_.empty()) first_refused_ = label.label;
       failures_.add(label, std::forward<decltype(what)>(what)...);
       fail();
     };
-    if (!known) return refuse(UnsupportedNode{"the operator is not supported"});
+    if (!known)
+      return refuse(UnsupportedNode{has_complex && find_hlo_operator(op.name)
+                                        ? "it is not supported for complex numbers"
+                                        : "the operator is not supported"});
     level_->builder.set_loc(label.label);
     HloContext context(level_->state, *this, op, std::move(operands));
     try {
       known->handler(context);
       for (size_t i = 0; i < op.results.size(); ++i) {
-        if (context.results()[i] == -1) context.unsupported(fmt::format("its result {}", i));
+        if (context.results()[i] == kFailedValue) context.unsupported(fmt::format("its result {}", i));
         check_declared(context, i);
       }
     } catch (const RegionRefused&) {
@@ -354,8 +383,9 @@ class HloImporter final : public HloWalk {
   // What the handler made is what the module declares: a difference would be a wrong answer without a word.
   void check_declared(const HloContext& context, size_t i) const {
     const HloType& declared = context.result_type(i);
-    const TensorType& made = level_->graph.type(context.results()[i]);
-    bool fits = declared.dtype == made.dtype;
+    const bool complex = is_complex(context.results()[i]);
+    const TensorType& made = level_->graph.type(complex ? parts_of(context.results()[i]).re : context.results()[i]);
+    bool fits = (complex ? declared.part : declared.dtype) == made.dtype;
     // Regions of scalars are tried on vectors.
     if (!sampling_) {
       fits = fits && declared.dims.size() == made.shape.size();
@@ -378,7 +408,8 @@ class HloImporter final : public HloWalk {
   std::optional<NoGraph> symbols_stop_;
   Level main_;
   Level* level_;
-  std::vector<std::string> calls_;  // functions that are being imported
+  std::vector<std::string> calls_;     // functions that are being imported
+  std::vector<ComplexParts> complex_;  // complex_value(): kFailedValue - 1 is the first
   int64_t operators_ = 0;
   bool sampling_ = false;
 };

@@ -3,6 +3,10 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <utility>
+
+#include "import/stablehlo/operator_table.h"
+#include "support/error.h"
 
 namespace tessera::inline stablehlo {
 namespace {
@@ -47,6 +51,25 @@ HloContext::HloContext(EmitState& state, HloWalk& walk, const HloOperation& op, 
 ValueId HloContext::in(size_t i) const {
   if (i >= operands_.size()) malformed(fmt::format("{} operands", operands_.size()), fmt::format("{} or more", i + 1));
   return operands_[i];
+}
+
+ComplexParts HloContext::parts(size_t i) const {
+  const ValueId value = in(i);
+  if (!is_complex(value)) malformed(fmt::format("operand {} is real", i), "complex numbers");
+  return walk_.parts_of(value);
+}
+
+std::vector<ValueId> HloContext::as_real(std::vector<ValueId> operands) {
+  HloOperation real = op_;
+  for (HloType& type : real.result_types)
+    if (type.part) type.dtype = std::exchange(type.part, std::nullopt);
+  HloContext context(state_, walk_, real, std::move(operands));
+  const HloOperator* ordinary = find_hlo_operator(op_.name);
+  tessera::check(ordinary != nullptr, "an operator of parts that is not read");
+  ordinary->handler(context);
+  for (size_t i = 0; i < context.results().size(); ++i)
+    if (context.results()[i] == kFailedValue) unsupported(fmt::format("its result {}", i));
+  return context.results();
 }
 
 bool HloContext::counts_along(ValueId v, int64_t axis) const {

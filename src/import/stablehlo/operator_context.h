@@ -32,6 +32,14 @@ class HloRegionGraph {
   virtual CapturedRegion finish() = 0;
 };
 
+// A complex value is two real ones. There are no complex values in a graph: whoever walks over the module has numbers
+// for them, which are no ids of values and go through frames and calls in their place.
+struct ComplexParts {
+  ValueId re, im;
+};
+constexpr ValueId kFailedValue = -1;  // of an operator that could not be imported
+constexpr bool is_complex(ValueId v) { return v < kFailedValue; }
+
 // Whoever walks over the module, for handlers of operators with regions and of calls.
 class HloWalk {
  public:
@@ -40,6 +48,8 @@ class HloWalk {
   virtual std::vector<ValueId> inlined(const HloRegion& region, const std::vector<ValueId>& arguments) = 0;
   virtual std::vector<ValueId> called(const std::string& function, const std::vector<ValueId>& arguments) = 0;
   virtual std::unique_ptr<HloRegionGraph> begin_region(const std::string& name, const Emitter& around) = 0;
+  virtual ValueId complex_value(const ComplexParts& parts) = 0;
+  virtual ComplexParts parts_of(ValueId complex) const = 0;
   // What a region of scalars gives for vectors of arguments; empty when it is more than arithmetic on them.
   virtual std::optional<std::vector<Tensor>> sampled(const HloRegion& region, const std::vector<Tensor>& arguments) = 0;
 };
@@ -55,6 +65,9 @@ class HloContext : public Emitter {
   size_t num_operands() const { return operands_.size(); }
   ValueId in(size_t i) const;  // malformed when there is none
   const std::vector<ValueId>& operands() const { return operands_; }
+
+  // The parts of a complex operand.
+  ComplexParts parts(size_t i) const;
 
   // Whether a value is the number of its place along `axis`.
   bool counts_along(ValueId v, int64_t axis) const;
@@ -80,7 +93,10 @@ class HloContext : public Emitter {
   Ints result_dims(size_t i = 0) const;            // UnsupportedNode when one is open
   void out(ValueId value) { out(0, value); }
   void out(size_t i, ValueId value);
+  void out(const ComplexParts& parts) { out(0, walk_.complex_value(parts)); }
   const std::vector<ValueId>& results() const { return results_; }
+  // The results of this operator with other, real operands, and of real numbers where its own are complex.
+  std::vector<ValueId> as_real(std::vector<ValueId> operands);
 
   // ---- regions ----
   const HloRegion& region(size_t i) const;

@@ -16,6 +16,8 @@ struct HloOperator {
 
 // Null: the operator is not read.
 const HloOperator* find_hlo_operator(std::string_view name);
+// The same of operators that have complex operands or results.
+const HloOperator* find_complex_hlo_operator(std::string_view name);
 // The names of all that are read.
 std::vector<std::string> read_hlo_operators();
 

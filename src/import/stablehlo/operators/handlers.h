@@ -11,6 +11,7 @@
 
 namespace tessera::inline stablehlo {
 
+std::span<const HloOperator> complex_operators();  // those with complex operands or results
 std::span<const HloOperator> contraction_operators();
 std::span<const HloOperator> control_operators();
 std::span<const HloOperator> elementwise_operators();

@@ -30,21 +30,21 @@ std::string_view read_number(TextReader& reader) {
 
 void read_elements(TextReader& reader, ConstantText& result, size_t depth, bool first) {
   if (!reader.accept("[")) {
-    if (reader.peek() == '(' || reader.peek() == '"') {
+    if (reader.peek() == '"') {
       result.is_foreign = true;
-      if (reader.peek() == '"') {
-        reader.quoted("an element");
-        return;
-      }
-      reader.expect("(");
-      read_number(reader);
-      reader.expect(",");
-      read_number(reader);
-      reader.expect(")");
+      reader.quoted("an element");
       return;
     }
     if (depth != result.nesting.size()) does_not_fit(reader, "brackets of different depths");
+    const bool is_complex = reader.accept("(");
+    if (!result.numbers.empty() && is_complex != result.is_complex)
+      does_not_fit(reader, "real numbers beside complex ones");
+    result.is_complex = is_complex;
     result.numbers.push_back(read_number(reader));
+    if (!is_complex) return;
+    reader.expect(",");
+    result.numbers.push_back(read_number(reader));
+    reader.expect(")");
     return;
   }
   if (depth >= kMostNested) does_not_fit(reader, "brackets inside each other without end");
@@ -131,6 +131,27 @@ void set_element(Tensor& tensor, int64_t i, std::string_view text, TextReader& r
   tensor.set_int(i, value);
 }
 
+// Complex numbers, as pairs along a last dimension that the type does not have.
+TensorPtr constant_of_parts(const ConstantText& text, const HloType& type, TextReader& reader) {
+  HloType pairs = type;
+  pairs.dtype = type.part;
+  pairs.dims.push_back(2);
+  const auto count = checked_num_elements(pairs.dims);
+  if (!type.is_static() || !count) does_not_fit(reader, fmt::format("a constant of type {}", type.text));
+  const bool splat = text.is_bytes ? std::ssize(text.bytes) / 2 == 2 * dtype_bits(*type.part) / 8
+                                   : text.is_complex && text.nesting.empty() && text.numbers.size() == 2;
+  if (splat) pairs.dims = {2};
+  if (text.is_bytes) return of_bytes(text.bytes, pairs, reader);
+  if (!splat && *count != std::ssize(text.numbers))
+    does_not_fit(reader, fmt::format("{} parts for the type {}", text.numbers.size(), type.text));
+  if (!splat && *count != 0 && (!text.is_complex || text.nesting != type.dims))
+    does_not_fit(reader, fmt::format("brackets that are no {}", type.text));
+  Tensor tensor(*type.part, pairs.dims);
+  for (size_t i = 0; i < text.numbers.size(); ++i)
+    set_element(tensor, static_cast<int64_t>(i), text.numbers[i], reader);
+  return std::make_shared<const Tensor>(std::move(tensor));
+}
+
 }  // namespace
 
 ConstantText read_constant_text(TextReader& reader) {
@@ -150,9 +171,11 @@ ConstantText read_constant_text(TextReader& reader) {
 }
 
 TensorPtr constant_of_text(const ConstantText& text, const HloType& type, TextReader& reader) {
+  if (type.part && !text.is_foreign) return constant_of_parts(text, type, reader);
   if (!type.dtype || text.is_foreign) return nullptr;
   const auto count = checked_num_elements(type.dims);
   if (!type.is_static() || !count) does_not_fit(reader, fmt::format("a constant of type {}", type.text));
+  if (text.is_complex) does_not_fit(reader, fmt::format("complex numbers for the type {}", type.text));
   if (text.is_bytes) return of_bytes(text.bytes, type, reader);
   const bool splat = text.nesting.empty() && text.numbers.size() == 1;
   if (!splat && *count != std::ssize(text.numbers))

@@ -10,10 +10,10 @@ namespace tessera::inline stablehlo {
 
 // What stands between the angle brackets of dense<...>, before its type is known.
 struct ConstantText {
-  std::vector<std::string_view> numbers;      // in order; views of the text
-  std::vector<int64_t> nesting;               // extents of the brackets
-  std::string bytes;                          // the hexadecimal digits of "0x...", without that
-  bool is_bytes = false, is_foreign = false;  // foreign: complex numbers, strings
+  std::vector<std::string_view> numbers;                          // in order, two for a complex one; views of the text
+  std::vector<int64_t> nesting;                                   // extents of the brackets
+  std::string bytes;                                              // the hexadecimal digits of "0x...", without that
+  bool is_bytes = false, is_complex = false, is_foreign = false;  // foreign: strings
 };
 
 // Behind "dense<", up to the bracket that closes it.

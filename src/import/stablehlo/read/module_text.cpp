@@ -89,7 +89,13 @@ HloType ModuleParser::tensor_type() {
         reader_.fail("TSR-3001", "a type with too many dimensions", fmt::format("at most {}", kMostDims));
     }
     element = rest;
-    if (!element.empty() && reader_.accept("<")) {
+    if (element == "complex" && reader_.accept("<")) {
+      const std::string part = type().text;
+      reader_.expect(">");
+      result.part = element_type(part);
+      if (result.part && !is_float(*result.part)) result.part.reset();
+      element = fmt::format("complex<{}>", part);
+    } else if (!element.empty() && reader_.accept("<")) {
       element += "<...>";
       skip_to(">");
     }

@@ -17,7 +17,8 @@ namespace tessera::inline stablehlo {
 // A type. Only tensors of dtypes that we know have values here; of any other, `text` is what it is called.
 struct HloType {
   std::string text;              // as it was written
-  std::optional<DType> dtype;    // empty: no tensor, or of elements that we do not have (complex numbers)
+  std::optional<DType> dtype;    // empty: no tensor, or of elements that we do not have
+  std::optional<DType> part;     // of complex numbers, which have no dtype: that of their real and imaginary parts
   std::vector<int64_t> dims;     // kOpen for '?'
   std::vector<HloType> results;  // of a function's type
   static constexpr int64_t kOpen = -1;
@@ -32,7 +33,7 @@ struct HloAttr {
     kReal,        // `real`
     kList,        // `items`
     kDictionary,  // `items`, called `names`
-    kTensor,      // `tensor`, of type `type`; one element stands for all of a splat
+    kTensor,      // `tensor`, of type `type`; one element (or complex number) stands for all of a splat
     kType,        // `type`
   };
   Kind kind = Kind::kWord;
@@ -41,7 +42,7 @@ struct HloAttr {
   double real = 0;
   std::vector<HloAttr> items = {};
   std::vector<std::string> names = {};
-  TensorPtr tensor = nullptr;  // null for elements that we do not have
+  TensorPtr tensor = nullptr;  // null for elements that we do not have; of complex numbers the last dimension is 2
   HloType type = {};
 
   const HloAttr* find(const std::string& name) const;  // of a dictionary; null: it has none

@@ -32,6 +32,8 @@ constexpr Renamed kRenamed[] = {
     {"stablehlo.convolution", "rhs_dilate", "rhs_dilation"},
     {"stablehlo.convolution", "reverse", "window_reversal"},
     {"stablehlo.reduce_precision", "format", "format"},
+    {"stablehlo.fft", "type", "fft_type"},
+    {"stablehlo.fft", "length", "fft_length"},
 };
 
 void add(HloOperation& op, std::string name, HloAttr value) {
