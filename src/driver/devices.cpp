@@ -12,6 +12,7 @@
 #include <fmt/format.h>
 
 #include "accel/network/offload.h"
+#include "accel/network/unit_roles.h"
 #include "arith/simplify.h"
 #include "codegen/gpu/gpu_codegen.h"
 #include "codegen/gpu/gpu_dialects.h"
@@ -271,6 +272,31 @@ std::string place_of_other_sums(const CompileOptions& options) {
 
 bool needs_places(const Program& program, const std::vector<std::string>& places) {
   return !places.empty() || std::any_of(program.kernels.begin(), program.kernels.end(), joins_ranks);
+}
+
+std::function<std::optional<DeviceProducts>(const Node& node)> device_products(const CompileOptions& options) {
+  std::vector<std::pair<std::string, std::optional<DeviceProducts>>> of_pattern;  // the first that fits a node decides
+  bool any = false;
+  for (const std::string& text : places_of(options)) {
+    const Placement place = parse_place(text);
+    std::optional<DeviceProducts> products;
+    if (place.kind == kAcceleratorKind) {
+      std::string why_none;
+      const UnitRoles roles = roles_of(accelerator_of(place.device), why_none);
+      const bool is_named = of_pattern.size() < options.places.size();
+      const auto least = [&](int64_t lanes) { return is_named ? 1 : least_filled_lanes(lanes); };
+      const UnitProduct& product = roles.product;
+      if (why_none.empty()) products = {product.x_dtype, product.w_dtype, least(product.in), least(product.out)};
+    }
+    any = any || products;
+    of_pattern.emplace_back(place.pattern, products);
+  }
+  if (!any) return nullptr;
+  return [of_pattern = std::move(of_pattern)](const Node& node) -> std::optional<DeviceProducts> {
+    for (const auto& [pattern, products] : of_pattern)
+      if (fits(pattern, node.loc)) return products;
+    return std::nullopt;
+  };
 }
 
 void place_calls(Program& program, const CompileOptions& options, Remarks* remarks) {

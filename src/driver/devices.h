@@ -1,6 +1,8 @@
 // Devices beside the host: the table of their back ends, and which kernels run where.
 #pragma once
 
+#include <functional>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -9,6 +11,7 @@
 #include "codegen/common/object_code.h"
 #include "codegen/source/dialect.h"
 #include "driver/options.h"
+#include "graph_passes/pass.h"
 #include "package/module_writer.h"
 #include "program/program.h"
 #include "schedule/gpu/gpu_rules.h"
@@ -65,6 +68,8 @@ bool needs_places(const Program& program, const std::vector<std::string>& places
 // node fits; what a communicator cannot do, and collectives elsewhere, a pattern does not fit. REQUIRES: check_places,
 // and as assign_devices (program/assign_devices.h).
 void place_calls(Program& program, const CompileOptions& options, Remarks* remarks = nullptr);
+// What accelerators multiply that take nodes, by the options' patterns. REQUIRES: check_places.
+std::function<std::optional<DeviceProducts>(const Node& node)> device_products(const CompileOptions& options);
 // Gives the kernels that run on GPUs their loops. `remarks` (may be null) are told which of them stay apart, and why.
 void schedule_on_gpus(Program& program, Numerics loosest, Remarks* remarks = nullptr);
 

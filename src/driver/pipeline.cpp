@@ -87,9 +87,15 @@ Graph Pipeline::simplify(Graph graph) {
   const KnownSymbols known(graph.symbols);
   const Numerics most = loosest(numerics_of(options_.compile));
   const PrecisionPlan plan = plan_of(options_.compile);
-  const PassContext context{
-      standard_ops(), evaluator, decides_, options_.compile.opt_level, remarks(), precision_of(options_.compile),
-      most,           &plan};
+  const PassContext context{standard_ops(),
+                            evaluator,
+                            decides_,
+                            options_.compile.opt_level,
+                            remarks(),
+                            precision_of(options_.compile),
+                            most,
+                            &plan,
+                            device_products(options_.compile)};
   for (const GraphPass& pass : graph_pipeline()) {
     if (!may_run(pass.name, pass.min_level) || !pass.may_run(most)) continue;
     apply({Kind::kGraphPass, std::string(pass.name), ""}, pass.min_level > 0, graph,

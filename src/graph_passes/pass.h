@@ -1,6 +1,8 @@
 // What a graph pass is, and the one list of them.
 #pragma once
 
+#include <functional>
+#include <optional>
 #include <span>
 #include <string_view>
 
@@ -14,6 +16,12 @@
 
 namespace tessera::inline graph_passes {
 
+// What a device of the host's multiplies, whatever the host does: bytes of these types.
+struct DeviceProducts {
+  DType x = DType::kI8, weights = DType::kI8;
+  int64_t least_summed = 1, least_outputs = 1;  // channels: the host takes what has fewer
+};
+
 struct PassContext {
   const OpTable& ops;
   Evaluator& evaluator;
@@ -23,6 +31,9 @@ struct PassContext {
   DType precision = DType::kF32;            // of what convolutions and products read: f32, bf16 or f16
   Numerics loosest = Numerics::kAlgorithm;  // what rules of a pass may be applied
   const PrecisionPlan* plan = nullptr;      // of layers that have another precision; may be null
+
+  // Of the device that takes the node; none where that is the host. May be null.
+  std::function<std::optional<DeviceProducts>(const Node& node)> device_products = {};
 
   // Of what the node reads.
   DType precision_of(const Node& node) const {

@@ -219,7 +219,8 @@ class Offloader {
       return NotOffloaded{fmt::format("it multiplies {} by {}, and {} multiplies {} by {}", dtype_name(of.x_dtype),
                                       dtype_name(of.w_dtype), product.instruction->intrinsic->name,
                                       dtype_name(product.x_dtype), dtype_name(product.w_dtype))};
-    if (options_.only_full_lanes && (of.summed_channels * 2 < product.in || of.channels * 2 < product.out))
+    if (options_.only_full_lanes &&
+        (of.summed_channels < least_filled_lanes(product.in) || of.channels < least_filled_lanes(product.out)))
       return NotOffloaded{fmt::format("{} channels by {} fill {} by {} lanes less than half", of.summed_channels,
                                       of.channels, product.in, product.out)};
     if (!weights_place(of)) return NotOffloaded{"its weights are read out of order"};

@@ -19,6 +19,9 @@ struct OffloadOptions {
   bool only_full_lanes = false;  // kernels of which more than half of the lanes would be empty stay
 };
 
+// Of so many lanes, those that OffloadOptions::only_full_lanes asks for.
+inline int64_t least_filled_lanes(int64_t lanes) { return (lanes + 1) / 2; }
+
 // A call that `wanted` names and the unit does not take stays as it is, and `declined` is told why; also where a part
 // of it stays. Answers the numbers of the unit's kernels, whose device is not set.
 std::set<int32_t> offload_calls(Program& program, const Accelerator& unit, const OffloadOptions& options,

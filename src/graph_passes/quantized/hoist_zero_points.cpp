@@ -77,6 +77,22 @@ std::optional<Factors> choose_factors(const KernelFamily& family, DType x, const
   return std::nullopt;
 }
 
+// What an accelerator multiplies that takes the node.
+std::optional<Factors> factors_of_device(const PassContext& ctx, const Node& node, const Tensor& weights) {
+  if (!ctx.device_products || (is_op(&node, "conv") && node.attrs.get_int("groups") != 1)) return std::nullopt;
+  const std::optional<DeviceProducts> device = ctx.device_products(node);
+  if (!device) return std::nullopt;
+  const bool rows = is_op(&node, "conv") || node.attrs.get_or<bool>("transpose_b", false);
+  const Ints& dims = weights.dims();
+  const bool fits = device->weights == DType::kI8   ? all_within(weights, -128, 127)
+                    : device->weights == DType::kU8 ? all_within(weights, 0, 255)
+                                                    : false;
+  if (!fits || !is_byte(device->x) || dims[rows ? 1 : 0] < device->least_summed ||
+      dims[rows ? 0 : 1] < device->least_outputs)
+    return std::nullopt;
+  return Factors{device->x, 1};
+}
+
 // The sums of the weights of each output channel or column, in a shape that broadcasts to the output.
 Tensor sums_of_weights(const Graph& graph, const Node& node, const Tensor& weights) {
   const Ints& dims = weights.dims();
@@ -210,8 +226,10 @@ class Mover {
     const bool conv = is_op(&node, "conv"), transposed = !conv && node.attrs.get_or<bool>("transpose_b", false);
     const DType own = graph_.type(shifted.bytes).dtype;
     const bool depthwise = conv && node.attrs.get_int("groups") != 1 && weights.dims()[1] == 1;
-    const auto factors =
-        choose_factors(ctx_.family, own, weights, depthwise, fills_tiles(graph_, node, weights, ctx_.family), why);
+    auto factors = factors_of_device(ctx_, node, weights);
+    if (!factors)
+      factors =
+          choose_factors(ctx_.family, own, weights, depthwise, fills_tiles(graph_, node, weights, ctx_.family), why);
     if (!factors) return -1;
     const bool in_columns = conv && factors->depth > 1 && groups_columns(node, weights, ctx_.family);
     const size_t summed = conv ? 3 : transposed ? 1 : 0;  // the dimension of the weights that is filled up

@@ -12,7 +12,8 @@
 // and i8, AArch64's only of the same type. There i8 is read as u8, 128 more, or u8 as i8, 128 less, which is one more
 // zero point; rows are filled up with zeros to whole groups, and where channels are few (a model's first convolution)
 // the columns of the window are, whose padding becomes a pad. x86 sums pairs of any two types without VNNI, and where
-// weights are u8 above 127.
+// weights are u8 above 127. What an accelerator takes (PassContext::device_products) is moved to the type of bytes that
+// this one multiplies, whatever the host has.
 //
 // before:
 //   graph @main(%x: u8[2,4]) -> (%y: i32[2,1]) {
