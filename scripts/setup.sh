@@ -10,13 +10,15 @@
 #   scripts/setup.sh --caffe     also OpenCV, beside which tests read networks of Caffe (70 MB)
 #   scripts/setup.sh --mlir      also mlir-opt, by which a test checks what --emit linalg writes (150 MB)
 #   scripts/setup.sh --browser   also Node and Chromium, which run WebAssembly and show the page of report in tests (400 MB)
-#   scripts/setup.sh --rtl       also Verilator and yosys, by which the hardware of an accelerator is run and read (200 MB)
+#   scripts/setup.sh --rtl       also Verilator and yosys, by which the hardware of an accelerator is run and read (200 MB),
+#                                and SCALE-Sim, beside which its cycles are shown
 #   scripts/setup.sh --llm       also tokenizers, a server's packages and two language models, for tests of them (350 MB)
 #   scripts/setup.sh --check     install nothing; say what is missing, exit 1 if anything is
 #
 # What goes where:  Debian packages -> the system;  Python packages, Open MPI with its headers and mpirun
 # among them -> .venv/ (pinned in scripts/requirements.txt);
-# PyTorch -> .venv-torch/, JAX -> .venv-jax/, OpenCV -> .venv-caffe/
+# PyTorch -> .venv-torch/, JAX -> .venv-jax/, OpenCV -> .venv-caffe/,
+# SCALE-Sim -> .venv-scalesim/
 # (scripts/requirements-torch.txt, ...);  what language models need -> .venv-llm/;
 # the ONNX schema -> .deps/onnx/;  the PP-OCR models of the demo
 # -> .deps/ppocr/;  magika's model -> .deps/magika/ (both pinned, checked by sha256).
@@ -65,7 +67,7 @@ magika_sha256=3e9b49134e8116ee40b431664dcbed9e199413efddcce1a173c734b4e0521529
 magika_model=.deps/magika/magika/models/standard_v3_3/model.onnx
 magika_model_sha256=fe2d2eb49c5f88a9e0a6c048e15d6ffdf86235519c2afc535044de433169ec8c
 
-check_only=0 cuda=0 with_torch=0 with_jax=0 with_caffe=0 with_llm=0
+check_only=0 cuda=0 with_torch=0 with_jax=0 with_caffe=0 with_scalesim=0 with_llm=0
 for argument in "$@"; do
   case $argument in
     --dev) packages+=("${dev_packages[@]}") ;;
@@ -75,10 +77,10 @@ for argument in "$@"; do
     --caffe) with_caffe=1 ;;
     --mlir) packages+=(mlir-19-tools) ;;
     --browser) packages+=(nodejs chromium) ;;
-    --rtl) packages+=(verilator yosys) ;;
+    --rtl) packages+=(verilator yosys); with_scalesim=1 ;;
     --llm) with_llm=1 ;;
     --check) check_only=1 ;;
-    -h | --help) sed -n '2,23s/^# \{0,1\}//p' "$0"; exit 0 ;;
+    -h | --help) sed -n '2,25s/^# \{0,1\}//p' "$0"; exit 0 ;;
     *)
       echo "setup: unknown option '$argument'; known: --dev --cuda --torch --jax --caffe --mlir --browser --rtl --llm --check" >&2
       exit 1
@@ -246,4 +248,5 @@ has_sha256 "$magika_model" "$magika_model_sha256" || fetch_magika
 [[ $with_torch -eq 0 ]] || extra_is_current torch || make_extra torch "PyTorch, 5 GB" --no-cache-dir
 [[ $with_jax -eq 0 ]] || extra_is_current jax || make_extra jax "JAX and flax, 700 MB" --no-cache-dir
 [[ $with_caffe -eq 0 ]] || extra_is_current caffe || make_extra caffe "OpenCV, 70 MB"
+[[ $with_scalesim -eq 0 ]] || extra_is_current scalesim || make_extra scalesim "SCALE-Sim, 100 MB"
 [[ $with_llm -eq 0 ]] || extra_is_current llm || make_extra llm "what language models need, 350 MB of them two models"
