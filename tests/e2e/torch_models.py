@@ -2,11 +2,15 @@
 """Runs a list of PyTorch models, randomly initialised, by torch.compile(backend="tessera") or as .pt2 programs, and compares
 them with eager PyTorch: which match, which do not, and why.
 
-    torch_models.py [--match REGEX] [--shard I/N] [--how compile|export|survey] [--time SECONDS] [--threads N] [--json FILE]
+    torch_models.py [--hundred] [--match REGEX] [--shard I/N] [--how compile|export|survey] [--time SECONDS] [--threads N]
+                    [--processor-time] [--json FILE] [--isolate SECONDS]
 
 compile: torch.compile; it matches when no operator is left to PyTorch as well. export: torch.export, decomposed, by the compiler.
 survey: torch.export and the reader alone, which names what it does not read. --time measures those that match beside eager and
-Inductor, in turn, and prints medians. Runs with the Python of tests/python/torch_python.py; without one it is skipped."""
+Inductor, in turn, and prints medians; --processor-time takes the process's time, which other work on the machine changes less,
+instead of the clock's. --hundred is the fixed list that docs/measurements.md counts: torchvision's 30, the first 40
+of timm and the first 30 of transformers. --isolate gives each model a process of its own and so long at most; with --json, models
+that the file has are not run again. Runs with the Python of tests/python/torch_python.py; without one it is skipped."""
 
 import argparse
 import collections
@@ -16,7 +20,9 @@ import os
 import pathlib
 import re
 import statistics
+import subprocess
 import sys
+import tempfile
 import time
 import warnings
 
@@ -137,10 +143,10 @@ def transformers_model(name):
     return Outputs(model), (), inputs
 
 
-def models():
-    for family, names, make in (("torchvision", TORCHVISION, torchvision_model), ("timm", TIMM, timm_model),
-                                ("transformers", TRANSFORMERS, transformers_model)):
-        for name in names:
+def models(hundred=False):
+    for family, names, make, count in (("torchvision", TORCHVISION, torchvision_model, 30), ("timm", TIMM, timm_model, 40),
+                                       ("transformers", TRANSFORMERS, transformers_model, 30)):
+        for name in list(names)[:count if hundred else None]:
             yield f"{family}/{name}", make, name
 
 
@@ -202,7 +208,7 @@ def examine(how, model, args, kwargs, threads):
     return ""
 
 
-def measure(model, args, kwargs, seconds):
+def measure(model, args, kwargs, seconds, clock):
     """Medians in ms of eager, Inductor and tessera, in turn."""
     torch._dynamo.reset()
     runs = {"eager": model, "inductor": torch.compile(model, dynamic=False),
@@ -219,49 +225,78 @@ def measure(model, args, kwargs, seconds):
         end = time.perf_counter() + seconds
         while time.perf_counter() < end or len(times["tessera"]) < 3:
             for name, run in runs.items():
-                begin = time.perf_counter()
+                begin = clock()
                 run(*args, **kwargs)
-                times[name].append(time.perf_counter() - begin)
+                times[name].append(clock() - begin)
     return {name: statistics.median(t) * 1e3 for name, t in times.items() if t}
+
+
+def run_model(name, make, key, args):
+    """What went wrong, or '', and what is measured; None where the library cannot make the model."""
+    torch.manual_seed(0)
+    begin, times = time.perf_counter(), {}
+    try:
+        model, inputs, keywords = make(key)
+    except Exception as error:  # noqa: BLE001 - the list goes on
+        print(f"none  {name}: cannot be made: {str(error).strip().splitlines()[0][:150]}", flush=True)
+        return None
+    try:
+        wrong = examine(args.how, model, inputs, keywords, args.threads)
+        if not wrong and args.time:
+            times = measure(model, inputs, keywords, args.time, time.process_time if args.processor_time else time.perf_counter)
+    except Exception as error:  # noqa: BLE001
+        wrong = f"{type(error).__name__}: {(str(error).strip() or '?')[:600]}"
+    shown = "  ".join(f"{engine} {ms:.2f} ms" for engine, ms in times.items())
+    print(f"{'wrong' if wrong else 'ok   '} {name} ({time.perf_counter() - begin:.1f} s) {shown}{wrong}", flush=True)
+    return {"wrong": wrong, "ms": times}
+
+
+def run_in_process(name, args):
+    """As run_model, in a process of its own that ends after args.isolate seconds."""
+    with tempfile.NamedTemporaryFile(suffix=".json") as file:
+        command = [sys.executable, __file__, "--match", f"^{re.escape(name)}$", "--how", args.how, "--time", str(args.time),
+                   "--threads", str(args.threads), "--json", file.name, *["--processor-time"] * args.processor_time]
+        try:
+            done = subprocess.run(command, timeout=args.isolate)
+        except subprocess.TimeoutExpired:
+            wrong = f"did not end in {args.isolate} s"
+        else:
+            written = file.read()
+            if written:
+                return json.loads(written).get(name)
+            wrong = f"the process ended with {done.returncode}"
+    print(f"wrong {name} {wrong}", flush=True)
+    return {"wrong": wrong, "ms": {}}
 
 
 def main():
     parser = argparse.ArgumentParser()
+    parser.add_argument("--hundred", action="store_true")
     parser.add_argument("--match", default="")
     parser.add_argument("--shard", default="0/1")
     parser.add_argument("--how", choices=("compile", "export", "survey"), default="compile")
     parser.add_argument("--time", type=float, default=0)
+    parser.add_argument("--processor-time", action="store_true")
     parser.add_argument("--threads", type=int, default=1)
     parser.add_argument("--json")
+    parser.add_argument("--isolate", type=int, default=0)
     args = parser.parse_args()
     warnings.simplefilter("ignore")
     torch.set_num_threads(args.threads)
     shard, shards = map(int, args.shard.split("/"))
     results = {}
-    for number, (name, make, key) in enumerate(models()):
-        if number % shards != shard or not re.search(args.match, name):
+    if args.isolate and args.json and os.path.exists(args.json):
+        results = json.loads(pathlib.Path(args.json).read_text())
+    for number, (name, make, key) in enumerate(models(args.hundred)):
+        if number % shards != shard or not re.search(args.match, name) or name in results:
             continue
-        torch.manual_seed(0)
-        begin, times = time.perf_counter(), {}
-        try:
-            model, inputs, keywords = make(key)
-        except Exception as error:  # noqa: BLE001 - the list goes on
-            print(f"none  {name}: cannot be made: {str(error).strip().splitlines()[0][:150]}", flush=True)
-            continue
-        try:
-            wrong = examine(args.how, model, inputs, keywords, args.threads)
-            if not wrong and args.time:
-                times = measure(model, inputs, keywords, args.time)
-        except Exception as error:  # noqa: BLE001
-            wrong = f"{type(error).__name__}: {(str(error).strip() or '?')[:600]}"
-        results[name] = {"wrong": wrong, "ms": times}
-        shown = "  ".join(f"{engine} {ms:.2f} ms" for engine, ms in times.items())
-        print(f"{'wrong' if wrong else 'ok   '} {name} ({time.perf_counter() - begin:.1f} s) {shown}{wrong}", flush=True)
+        result = run_in_process(name, args) if args.isolate else run_model(name, make, key, args)
+        if result is not None:
+            results[name] = result
+        if args.json:
+            pathlib.Path(args.json).write_text(json.dumps(results, indent=1))
     good = sum(not result["wrong"] for result in results.values())
     print(f"{good} of {len(results)} models match")
-    if args.json:
-        with open(args.json, "w") as file:
-            json.dump(results, file, indent=1)
     return 0 if good == len(results) else 1
 
 
