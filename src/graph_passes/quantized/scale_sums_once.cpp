@@ -250,7 +250,9 @@ class Scaler {
     for (const Linear::Term& term : linear.terms) {
       if (largest(term.factor) > kLargest) return false;
       const Node* node = graph_.producer(term.value);
-      any |= graph_.type(term.value).dtype == DType::kI32 && (is_op(node, "conv") || is_op(node, "matmul"));
+      if (graph_.type(term.value).dtype != DType::kI32 || (!is_op(node, "conv") && !is_op(node, "matmul"))) continue;
+      if (ctx_.device_products && ctx_.device_products(*node)) return false;
+      any = true;
     }
     return any;
   }
