@@ -12,6 +12,7 @@
 #   scripts/setup.sh --browser   also Node and Chromium, which run WebAssembly and show the page of report in tests (400 MB)
 #   scripts/setup.sh --rtl       also Verilator and yosys, by which the hardware of an accelerator is run and read (200 MB),
 #                                and SCALE-Sim, beside which its cycles are shown
+#   scripts/setup.sh --simgrid   also SimGrid, which replays plans of many processes in a test (160 MB, most of it Boost)
 #   scripts/setup.sh --llm       also tokenizers, a server's packages and two language models, for tests of them (350 MB)
 #   scripts/setup.sh --check     install nothing; say what is missing, exit 1 if anything is
 #
@@ -78,11 +79,12 @@ for argument in "$@"; do
     --mlir) packages+=(mlir-19-tools) ;;
     --browser) packages+=(nodejs chromium) ;;
     --rtl) packages+=(verilator yosys); with_scalesim=1 ;;
+    --simgrid) packages+=(libsimgrid-dev) ;;
     --llm) with_llm=1 ;;
     --check) check_only=1 ;;
-    -h | --help) sed -n '2,25s/^# \{0,1\}//p' "$0"; exit 0 ;;
+    -h | --help) sed -n '2,26s/^# \{0,1\}//p' "$0"; exit 0 ;;
     *)
-      echo "setup: unknown option '$argument'; known: --dev --cuda --torch --jax --caffe --mlir --browser --rtl --llm --check" >&2
+      echo "setup: unknown option '$argument'; known: --dev --cuda --torch --jax --caffe --mlir --browser --rtl --simgrid --llm --check" >&2
       exit 1
       ;;
   esac

@@ -2,6 +2,7 @@
 #include <filesystem>
 #include <iostream>
 #include <memory>
+#include <optional>
 
 #include <fmt/format.h>
 #include <CLI/CLI.hpp>
@@ -9,6 +10,8 @@
 
 #include "commands.h"
 #include "compile_flags.h"
+#include "diagnose/text_table.h"
+#include "dist/simulate.h"
 #include "driver/compile.h"
 #include "driver/engine/output_guard.h"
 #include "driver/model_file.h"
@@ -39,7 +42,58 @@ struct ParallelizeCommand {
   std::string loss = "cross_entropy", optimizer = "adam";
   int64_t rows = 1, devices = 0;
   bool values = false, json = false, measured = false, classes_last = false;
+  bool simulates = false;
+  std::string network, trace;
 };
+
+// ---- simulation ----
+
+Network network_of(const ParallelizeCommand& command) {
+  Network network;
+  const std::string text =
+      command.network.empty() ? fmt::format("1={}/{}", command.gigabytes, command.microseconds) : command.network;
+  if (const std::string wrong = parse_network(text, network); !wrong.empty())
+    refuse("TSR-4080", fmt::format("--network {}: {}", command.network, wrong),
+           "levels from the ranks outwards: 1=5/20,8=1.25/50");
+  return network;
+}
+
+struct Simulated {
+  Network network;
+  SimulatedRanks step;
+};
+
+// `steps`: of each stage, or one of all ranks. Writes them, where that is asked for.
+std::optional<Simulated> simulated(const ParallelizeCommand& command, const Mesh& mesh,
+                                   const std::vector<RankSteps>& steps) {
+  if (!command.trace.empty()) {
+    std::filesystem::create_directories(command.trace);
+    for (size_t stage = 0; stage < steps.size(); ++stage)
+      write_file((std::filesystem::path(command.trace) / fmt::format("stage{}.steps", stage)).string(), "trace",
+                 trace_text(steps[stage]));
+  }
+  if (!command.simulates && command.network.empty()) return std::nullopt;
+  const Network network = network_of(command);
+  return Simulated{network, simulate(mesh, steps, network)};
+}
+
+void print(const Simulated& found, const Mesh& mesh) {
+  fmt::print("simulated: {:.3f} ms of {} ranks, at work for {:.1f} % of it; links RANKS=GB/S/US {}",
+             1e3 * found.step.seconds, mesh.ranks(), 100 * found.step.working, to_text(found.network));
+  for (size_t k = 0; k < found.network.size(); ++k)
+    fmt::print("{} {} over those of {}", k == 0 ? ":" : ",", bytes_text(found.step.link_bytes[k]),
+               found.network[k].ranks == 1 ? "ranks" : fmt::format("{} ranks", found.network[k].ranks));
+  fmt::print("\n");
+}
+
+nlohmann::json to_json(const Simulated& found) {
+  return {{"network", to_text(found.network)},
+          {"seconds", found.step.seconds},
+          {"working", found.step.working},
+          {"link_bytes", found.step.link_bytes}};
+}
+
+// ---- the model ----
 
 Graph read_graph(const ParallelizeCommand& command) {
   const DriverOptions options = driver_options(command.flags), nobody;
@@ -87,8 +141,11 @@ int plan_stages(ParallelizeCommand& command) {
     write_file((std::filesystem::path(command.output) / "plan.json").string(), "output",
                plan_json(plan.pipeline, command.model));
   }
+  const Mesh mesh{{{"data", command.rows}, {"stage", plan.pipeline.stages}}};
+  const std::optional<Simulated> found = simulated(command, mesh, stage_steps(plan, command.rows));
   if (!command.json) {
-    std::cout << to_text(plan);
+    std::cout << to_text(plan) << std::flush;
+    if (found) print(*found, mesh);
     return kExitOk;
   }
   nlohmann::json chunks = nlohmann::json::array(), stages = nlohmann::json::array();
@@ -103,13 +160,15 @@ int plan_stages(ParallelizeCommand& command) {
                       {"memory_bytes", plan.stages[s].memory_bytes},
                       {"sent_bytes", plan.stages[s].sent_bytes},
                       {"most_alive", plan.time.most_alive[s]}});
-  std::cout << json_line({{"model", command.model},
-                          {"cuts", plan.pipeline.cuts},
-                          {"chunks", chunks},
-                          {"stages", stages},
-                          {"seconds", plan.time.seconds},
-                          {"seconds_alone", plan.alone_seconds},
-                          {"bubble", plan.time.bubble()}});
+  nlohmann::json report = {{"model", command.model},
+                           {"cuts", plan.pipeline.cuts},
+                           {"chunks", chunks},
+                           {"stages", stages},
+                           {"seconds", plan.time.seconds},
+                           {"seconds_alone", plan.alone_seconds},
+                           {"bubble", plan.time.bubble()}};
+  if (found) report["simulated"] = to_json(*found);
+  std::cout << json_line(report);
   return kExitOk;
 }
 
@@ -136,8 +195,16 @@ int parallelize(ParallelizeCommand& command) {
                                : make_parallel_plan(model, command.options, options);
   }
   if (!command.output.empty()) write_plan(plan, command.output);
-  if (command.json) std::cout << json_line(to_json(plan, command.model));
-  else std::cout << to_text(plan, command.values);
+  const Mesh& mesh = plan.shardings.mesh;
+  const std::optional<Simulated> found = simulated(command, mesh, {steps_of_rank(plan)});
+  if (command.json) {
+    nlohmann::json report = to_json(plan, command.model);
+    if (found) report["simulated"] = to_json(*found);
+    std::cout << json_line(report);
+    return kExitOk;
+  }
+  std::cout << to_text(plan, command.values) << std::flush;
+  if (found) print(*found, mesh);
   return kExitOk;
 }
 
@@ -172,6 +239,18 @@ Command add_parallelize_command(CLI::App& root) {
       ->capture_default_str()
       ->check(CLI::NonNegativeNumber)
       ->type_name("US");
+  app->add_flag("--simulate", c.simulates,
+                "Simulate a run of all processes, or a step of all stages: who waits for whom, and who shares a link");
+  app->add_option("--network", c.network,
+                  "Simulate it with these links: of each process, and of units of so many (hosts, racks), which they "
+                  "share for what goes out of it; --bandwidth and --latency of each process, where it is left out")
+      ->type_name("RANKS=GB/S/US,...");
+  app->add_option("--trace", c.trace,
+                  "Write what is simulated, a file for each stage, for programs that run it elsewhere")
+      ->type_name("FOLDER");
+  app->add_option("--rows", c.rows, "Of stages: so many rows of them, which share each batch")
+      ->check(CLI::Range(int64_t{1}, int64_t{4096}))
+      ->capture_default_str();
   add_pipeline_flags(*app, c.pipeline, "--schedule");
   app->add_option("--loss", c.loss, "Of stages: what training makes smaller")
       ->check(CLI::IsMember(std::vector<std::string>(loss_names().begin(), loss_names().end())))

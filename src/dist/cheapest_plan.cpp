@@ -380,9 +380,9 @@ CheapestPlan cheapest_plan(const Graph& graph, const Mesh& mesh, const Pins& pin
   return result;
 }
 
-double plan_seconds(const Graph& graph, const ShardingPlan& plan) {
+std::vector<double> node_seconds(const Graph& graph, const ShardingPlan& plan) {
   const NodeChoices choices(graph, plan.mesh, plan.speed);
-  double seconds = 0;
+  std::vector<double> seconds(graph.nodes().size(), 0);
   for (size_t n = 0; n < graph.nodes().size(); ++n) {
     const Node& node = graph.nodes()[n];
     if (is_constant(node)) continue;
@@ -396,10 +396,17 @@ double plan_seconds(const Graph& graph, const ShardingPlan& plan) {
                                             [&](const Sharding& s) { return s.dim_of(axis.name) >= 0; });
       if (cuts_result || cuts_operand) sharers *= static_cast<double>(axis.extent);
     }
-    seconds += choices.working(node, *factors, own, sharers);
+    seconds[n] = choices.working(node, *factors, own, sharers);
   }
-  for (const PlannedMove& move : planned_collectives(graph, plan)) seconds += choices.sending(move.bytes);
   return seconds;
+}
+
+double plan_seconds(const Graph& graph, const ShardingPlan& plan) {
+  const NodeChoices choices(graph, plan.mesh, plan.speed);
+  double sum = 0;
+  for (const double seconds : node_seconds(graph, plan)) sum += seconds;
+  for (const PlannedMove& move : planned_collectives(graph, plan)) sum += choices.sending(move.bytes);
+  return sum;
 }
 
 }  // namespace tessera::inline dist

@@ -29,7 +29,8 @@ struct CheapestPlan {
 CheapestPlan cheapest_plan(const Graph& graph, const Mesh& mesh, const Pins& pins, const RankSpeed& speed,
                            int64_t most_bytes = 0, NetworkLimits limits = {});
 
-// What a plan costs by the same model.
+// What a plan costs by the same model; of it, what a rank takes for each node.
+std::vector<double> node_seconds(const Graph& graph, const ShardingPlan& plan);
 double plan_seconds(const Graph& graph, const ShardingPlan& plan);
 
 // The network of a graph, and the plan of a choice of it: for tests that try every one.

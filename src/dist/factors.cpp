@@ -165,6 +165,20 @@ NodeFactors factors_of_view(const std::vector<int64_t>& from, const std::vector<
   return result;
 }
 
+// What ranks do together, each place of another mesh axis does with its own part: dimensions that keep their extent. Of
+// a group's sum, parts of sums give parts.
+std::optional<NodeFactors> factors_of_collective(const Graph& graph, const Node& node) {
+  const auto kind = find_collective_kind(node.op->name);
+  if (!kind || *kind == CollectiveKind::kSend || *kind == CollectiveKind::kReceive) return std::nullopt;
+  const std::vector<int64_t> from = *dims_of(graph, node.inputs[0]), to = *dims_of(graph, node.outputs[0]);
+  NodeFactors result;
+  result.linear = {*kind == CollectiveKind::kAllReduce && node.attrs.get<std::string>("kind") == "sum"};
+  const bool has_rows = *kind != CollectiveKind::kAllReduce && *kind != CollectiveKind::kShift;
+  for (size_t d = has_rows ? 1 : 0; d < to.size(); ++d)
+    result.factors.push_back({fmt::format("i{}", d), to[d], static_cast<int>(d), {static_cast<int>(d)}, {}, false});
+  return from.size() == to.size() ? std::optional(result) : std::nullopt;
+}
+
 }  // namespace
 
 std::optional<Halo> halo_of(const Reach& reach, int64_t rows, int64_t iterations, int64_t ranks) {
@@ -191,6 +205,7 @@ std::optional<NodeFactors> factors_of(const Graph& graph, const Node& node) {
     if (graph.type(node.inputs[0]).dtype != graph.type(node.outputs[0]).dtype) return std::nullopt;
     return factors_of_view(from, to);
   }
+  if (node.op->kind == OpKind::kProcedure) return factors_of_collective(graph, node);
   if (node.op->kind != OpKind::kExpression) return std::nullopt;
   return BodyFactors(graph, node).run();
 }

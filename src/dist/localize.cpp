@@ -42,12 +42,19 @@ Tensor part_of(const Tensor& whole, const std::vector<int64_t>& begin, const std
 
 class Localizer {
  public:
-  Localizer(const Graph& graph, const ShardingPlan& plan, int64_t rank, const OpTable& ops)
-      : graph_(graph), plan_(plan), rank_(rank), ops_(ops), builder_(local_), forms_(graph, plan.mesh, plan.speed) {}
+  Localizer(const Graph& graph, const ShardingPlan& plan, int64_t rank, const OpTable& ops, const Mesh& within)
+      : graph_(graph),
+        plan_(plan),
+        rank_(rank),
+        ops_(ops),
+        mesh_text_(within.to_string()),
+        builder_(local_),
+        forms_(graph, plan.mesh, plan.speed) {}
 
   Graph run() {
     local_.name = graph_.name;
-    for (const ValueId input : graph_.inputs) {
+    for (size_t i = 0; i < graph_.num_own_inputs(); ++i) {
+      const ValueId input = graph_.inputs[i];
       const ValueId whole = local_.add_input(graph_.value(input).name, graph_.type(input));
       const Sharding all = Sharding::replicated(graph_.type(input).shape.size());
       have_[{input, all.to_string()}] = whole;
@@ -55,10 +62,12 @@ class Localizer {
       moved(input, all, moves_between(all, plan_.values[index(input)], graph_.type(input), plan_.mesh, plan_.speed));
       made(input);
     }
+    for (size_t i = 0; i < graph_.states.size(); ++i) add_state(i);
     for (size_t n = 0; n < graph_.nodes().size(); ++n) add(graph_.nodes()[n], plan_.nodes[n]);
-    for (const ValueId output : graph_.outputs) {
+    for (size_t o = 0; o < graph_.outputs.size(); ++o) {
+      const ValueId output = graph_.outputs[o];
       builder_.set_loc("outputs");
-      ValueId whole = needed(output, Sharding::replicated(graph_.type(output).shape.size()));
+      ValueId whole = needed(output, sharding_of_output(graph_, plan_, o));
       // A graph's outputs are values of their own, under their names.
       local_.outputs.push_back(whole);
       const std::string& name = graph_.value(output).name;
@@ -73,6 +82,24 @@ class Localizer {
  private:
   ValueId op(const char* name, std::vector<ValueId> inputs, Attrs attrs, const std::string& result = "") {
     return builder_.add(ops_.get(name), std::move(inputs), std::move(attrs), result);
+  }
+
+  void add_state(size_t number) {
+    const ValueId input = graph_.state_input(number);
+    const Sharding& sharding = plan_.values[index(input)];
+    const ValueId own =
+        local_.add_input(graph_.value(input).name, local_type(graph_.type(input), sharding, plan_.mesh));
+    have_[{input, sharding.to_string()}] = own;
+    State state = graph_.states[number];
+    if (state.initial) state.initial = own_part(state.initial, sharding);
+    local_.states.push_back(std::move(state));
+    made(input);
+  }
+
+  TensorPtr own_part(const TensorPtr& whole, const Sharding& sharding) const {
+    if (sharding.is_replicated()) return whole;
+    return std::make_shared<const Tensor>(part_of(*whole, local_begin(sharding, whole->dims(), plan_.mesh, rank_),
+                                                  local_dims(sharding, whole->dims(), plan_.mesh)));
   }
 
   // The value as the plan's node needs it.
@@ -110,7 +137,7 @@ class Localizer {
       starts[d] = sizes[d] * plan_.mesh.place_of(rank_)[static_cast<size_t>(plan_.mesh.find(move.axis))];
       return op("slice", {at}, {{"starts", starts}, {"sizes", sizes}, {"steps", steps}}, name + ".part");
     }
-    Attrs attrs = {{"mesh", plan_.mesh.to_string()}, {"axes", move.axis}};
+    Attrs attrs = {{"mesh", mesh_text_}, {"axes", move.axis}};
     if (move.combiner != CollectiveCombiner::kNone)
       attrs.set("kind", std::string(collective_combiner_name(move.combiner)));
     const std::string loc = builder_.loc();
@@ -225,8 +252,8 @@ class Localizer {
       const std::string name = graph_.value(node.inputs[0]).name, loc = builder_.loc();
       const ValueId border = rows(own, d, begin, count);
       builder_.set_loc("halo " + name);
-      const ValueId given = op("rank_shift", {border},
-                               {{"mesh", plan_.mesh.to_string()}, {"axes", window.axis}, {"by", by}}, name + ".halo");
+      const ValueId given =
+          op("rank_shift", {border}, {{"mesh", mesh_text_}, {"axes", window.axis}, {"by", by}}, name + ".halo");
       builder_.set_loc(loc);
       return given;
     };
@@ -281,12 +308,8 @@ class Localizer {
   void add_constant(const Node& node) {
     const ValueId value = node.outputs[0];
     const Sharding& sharding = plan_.values[index(value)];
-    const TensorPtr whole = node.attrs.get<TensorPtr>("value");
     Attrs attrs = node.attrs;
-    if (!sharding.is_replicated())
-      attrs.set("value", TensorPtr(std::make_shared<const Tensor>(
-                             part_of(*whole, local_begin(sharding, whole->dims(), plan_.mesh, rank_),
-                                     local_dims(sharding, whole->dims(), plan_.mesh)))));
+    attrs.set("value", own_part(node.attrs.get<TensorPtr>("value"), sharding));
     have_[{value, sharding.to_string()}] = builder_.add(*node.op, {}, attrs, graph_.value(value).name);
     made(value);
   }
@@ -295,6 +318,7 @@ class Localizer {
   const ShardingPlan& plan_;
   const int64_t rank_;
   const OpTable& ops_;
+  const std::string mesh_text_;
   Graph local_;
   GraphBuilder builder_;
   std::map<std::pair<ValueId, std::string>, ValueId> have_;  // by value and sharding
@@ -303,20 +327,21 @@ class Localizer {
 
 }  // namespace
 
-Graph localize(const Graph& graph, const ShardingPlan& plan, int64_t rank, const OpTable& ops) {
-  return Localizer(graph, plan, rank, ops).run();
+Graph localize(const Graph& graph, const ShardingPlan& plan, int64_t rank, const OpTable& ops, const Mesh* within) {
+  return Localizer(graph, plan, rank, ops, within ? *within : plan.mesh).run();
 }
 
 std::vector<PlannedMove> planned_collectives(const Graph& graph, const ShardingPlan& plan) {
   std::vector<PlannedMove> planned;
   Forms forms(graph, plan.mesh, plan.speed);
+  size_t before = 0;  // the node that is next
   const auto bring = [&](ValueId value, const Sharding& to) {
     auto [now, moves] = forms.bring(value, to);
     for (const Move& move : moves) {
       const int64_t bytes = local_bytes(graph.type(value), now, plan.mesh);
       now = after_move(now, move);
       if (move.kind != MoveKind::kKeepPart)
-        planned.push_back({graph.value(value).name, move, sent_bytes(move, bytes, plan.mesh)});
+        planned.push_back({graph.value(value).name, move, sent_bytes(move, bytes, plan.mesh), bytes, before});
     }
   };
   const auto made = [&](ValueId value) {
@@ -331,10 +356,13 @@ std::vector<PlannedMove> planned_collectives(const Graph& graph, const ShardingP
       if (const int64_t bytes = halo_bytes(graph, node, plan.nodes[n], window, plan.mesh); bytes > 0)
         planned.push_back({graph.value(node.inputs[0]).name + ".halo",
                            {MoveKind::kShift, window.axis, CollectiveCombiner::kNone, -1, -1},
-                           bytes});
+                           bytes,
+                           bytes,
+                           n});
+    before = n + 1;
     for (const ValueId output : node.outputs) made(output);
   }
-  for (const ValueId output : graph.outputs) bring(output, Sharding::replicated(graph.type(output).shape.size()));
+  for (size_t i = 0; i < graph.outputs.size(); ++i) bring(graph.outputs[i], sharding_of_output(graph, plan, i));
   return planned;
 }
 

@@ -62,12 +62,19 @@ std::pair<ValueId, Sharding> pinned_value(const Graph& graph, const Mesh& mesh, 
 
 class Propagation {
  public:
-  Propagation(const Graph& graph, const Mesh& mesh, const Pins& pins, const RankSpeed& speed)
-      : graph_(graph), mesh_(mesh), speed_(speed), ways_(graph, mesh, speed), known_(graph.values().size(), false) {
+  Propagation(const Graph& graph, const Mesh& mesh, const Pins& pins, const RankSpeed& speed, PropagationRules rules)
+      : graph_(graph),
+        mesh_(mesh),
+        speed_(speed),
+        rules_(rules),
+        ways_(graph, mesh, speed),
+        known_(graph.values().size(), false),
+        is_state_(graph.values().size(), false) {
     plan_.mesh = mesh;
     plan_.speed = speed;
     for (const Value& value : graph.values()) plan_.values.push_back(Sharding::replicated(value.type.shape.size()));
-    for (const ValueId input : graph.inputs) known_[index(input)] = true;
+    for (size_t i = 0; i < graph.inputs.size(); ++i)
+      (i < graph.num_own_inputs() ? known_ : is_state_)[index(graph.inputs[i])] = true;
     for (const auto& [value, sharding] : pinned_values(graph, mesh, pins)) {
       plan_.values[index(value)] = sharding;
       known_[index(value)] = true;
@@ -80,7 +87,7 @@ class Propagation {
   }
 
  private:
-  bool is_constant(ValueId value) const { return tessera::is_constant(graph_, value); }
+  bool is_constant(ValueId value) const { return is_state_[index(value)] || tessera::is_constant(graph_, value); }
 
   struct Choice : MeshChoice {
     double seconds = 0;
@@ -125,6 +132,7 @@ class Propagation {
     std::vector<std::string> refused;
     for (const Factor& factor : factors.factors) {
       std::string reason = factor.refused;
+      if (reason.empty() && rules_.keeps_bits && divides_sum(factors, factor)) reason = "sums are not divided";
       if (reason.empty()) reason = ways_.why_not(node, factors, factor, axis, plan);
       if (reason.empty()) choices.push_back({{&factor}});
       else if (follows(node, factor, axis))
@@ -132,7 +140,7 @@ class Propagation {
     }
     for (size_t o = 0; o < node.inputs.size(); ++o)
       if (known_[index(node.inputs[o])] && is_partial_sum(node.inputs[o], axis) && factors.linear[o] &&
-          is_combined(graph_.type(node.outputs[0]).dtype))
+          is_combined(graph_.type(node.outputs[0]).dtype) && !rules_.keeps_bits)
         choices.push_back({{nullptr, static_cast<int>(o)}});
     for (Choice& choice : choices) price(node, factors, axis, plan, choice);
     const bool is_cut = std::any_of(node.inputs.begin(), node.inputs.end(), [&](ValueId v) {
@@ -156,6 +164,12 @@ class Propagation {
     NodeChoices::apply(factors, axis, *best, plan);
     if (!best->factor && best->passes < 0)
       for (const std::string& reason : refused) remark(node, reason);
+  }
+
+  // Whether parts are added to what one rank would have: the smallest of parts is the smallest of all.
+  static bool divides_sum(const NodeFactors& factors, const Factor& factor) {
+    const CollectiveCombiner combiner = NodeChoices::combiner_of(factors, factor);
+    return factor.result_dim < 0 && combiner != CollectiveCombiner::kMin && combiner != CollectiveCombiner::kMax;
   }
 
   // What is linear in a sum may be done to its terms; not so with a largest element.
@@ -227,8 +241,9 @@ class Propagation {
   const Graph& graph_;
   const Mesh& mesh_;
   const RankSpeed& speed_;
+  const PropagationRules rules_;
   const NodeChoices ways_;
-  std::vector<bool> known_;
+  std::vector<bool> known_, is_state_;  // by value
   ShardingPlan plan_;
 };
 
@@ -278,10 +293,16 @@ std::optional<Attrs> local_attrs(const Graph& graph, const Node& node, const Nod
   return attrs;
 }
 
-ShardingPlan propagate(const Graph& graph, const Mesh& mesh, const Pins& pins, const RankSpeed& speed) {
-  check(graph.states.empty() && graph.checks.empty() && graph.symbols.empty(),
-        "sharding of a graph with states or symbols");
-  return Propagation(graph, mesh, pins, speed).run();
+ShardingPlan propagate(const Graph& graph, const Mesh& mesh, const Pins& pins, const RankSpeed& speed,
+                       PropagationRules rules) {
+  check(graph.checks.empty() && graph.symbols.empty(), "sharding of a graph with checks or symbols");
+  return Propagation(graph, mesh, pins, speed, rules).run();
+}
+
+Sharding sharding_of_output(const Graph& graph, const ShardingPlan& plan, size_t output) {
+  const bool is_state = output >= graph.num_own_outputs() && output < graph.first_check();
+  return is_state ? plan.values[index(graph.state_input(output - graph.num_own_outputs()))]
+                  : Sharding::replicated(graph.type(graph.outputs[output]).shape.size());
 }
 
 std::string plan_text(const Graph& graph, const ShardingPlan& plan) {
@@ -321,9 +342,9 @@ std::string plan_text(const Graph& graph, const ShardingPlan& plan) {
       text += fmt::format("{} = {}({})\n", value_text(output, plan.values[index(output)]), node.op->name, operands);
     for (const ValueId output : node.outputs) made(output);
   }
-  for (const ValueId output : graph.outputs) {
-    move_lines(output, Sharding::replicated(graph.type(output).shape.size()));
-    text += fmt::format("output %{}\n", graph.value(output).name);
+  for (size_t i = 0; i < graph.outputs.size(); ++i) {
+    move_lines(graph.outputs[i], sharding_of_output(graph, plan, i));
+    text += fmt::format("output %{}\n", graph.value(graph.outputs[i]).name);
   }
   return text;
 }

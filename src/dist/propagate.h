@@ -10,6 +10,9 @@
 //
 // What was pinned stays: inputs and constants by name. Every decision against dividing has its reason among the
 // remarks.
+//
+// A state is a constant that changes: its first reader says how it lies, and what it is after a call comes back to
+// that. Collectives over other ranks are like any operator: each place of a mesh axis does its part of them.
 #pragma once
 
 #include <map>
@@ -54,10 +57,17 @@ using Pins = std::map<std::string, Sharding>;
 // The same by value. UserError TSR-2110 for a pin of something else, or that does not fit.
 std::map<ValueId, Sharding> pinned_values(const Graph& graph, const Mesh& mesh, const Pins& pins);
 
-// Results of the graph are brought to every rank by whoever runs the plan (localize.h). REQUIRES: no states, no checks,
-// no symbols; composites are done whole by every rank, so open those that are to be divided.
+struct PropagationRules {
+  bool keeps_bits = false;  // no sum is divided: ranks compute the bits that one does, where kernels add in one order
+};
+
+// Results of the graph are brought to every rank by whoever runs the plan (localize.h), states to how they lie.
+// REQUIRES: no checks, no symbols; composites are done whole by every rank, so open those that are to be divided.
 // UserError TSR-2110 for a pin of something else, or that does not fit.
-ShardingPlan propagate(const Graph& graph, const Mesh& mesh, const Pins& pins, const RankSpeed& speed);
+ShardingPlan propagate(const Graph& graph, const Mesh& mesh, const Pins& pins, const RankSpeed& speed,
+                       PropagationRules rules = {});
+// How an output of the graph lies in the end: whole, and a state as it was before.
+Sharding sharding_of_output(const Graph& graph, const ShardingPlan& plan, size_t output);
 
 // The node for parts: with the sizes among its attributes that are those of its result's. Null attributes where the
 // operator's inference does not give the part of the result then.

@@ -34,17 +34,6 @@ namespace {
   throw UserError({.id = id, .message = found, .node = {}, .legal = legal, .hint = hint});
 }
 
-Graph opened(Graph graph) {
-  while (true) {
-    std::set<std::string> names;
-    for (const Node& node : graph.nodes())
-      if (node.op->kind == OpKind::kComposite) names.insert(node.attrs.get<std::string>("name"));
-    if (names.empty()) return graph;
-    const std::vector<std::string_view> list(names.begin(), names.end());
-    graph = open_composites(graph, standard_ops(), list);
-  }
-}
-
 Pins pins_of(const Graph& graph, const ParallelOptions& options) {
   Pins pins;
   for (const std::string& text : options.pins) {
@@ -106,6 +95,17 @@ RankCost cost_of(const Graph& graph, const RankSpeed& speed, const DriverOptions
 }
 
 }  // namespace
+
+Graph with_open_composites(Graph graph) {
+  while (true) {
+    std::set<std::string> names;
+    for (const Node& node : graph.nodes())
+      if (node.op->kind == OpKind::kComposite) names.insert(node.attrs.get<std::string>("name"));
+    if (names.empty()) return graph;
+    const std::vector<std::string_view> list(names.begin(), names.end());
+    graph = open_composites(graph, standard_ops(), list);
+  }
+}
 
 Mesh mesh_named(const std::string& text) {
   Mesh mesh;
@@ -171,14 +171,14 @@ ParallelPlan planned(const Graph& model, Graph graph, const ParallelOptions& opt
 
 ParallelPlan make_parallel_plan(const Graph& model, const ParallelOptions& options, const DriverOptions& compile) {
   refuse_what_is_open(model);
-  return planned(model, opened(model), options, compile, std::nullopt);
+  return planned(model, with_open_composites(model), options, compile, std::nullopt);
 }
 
 ParallelPlan make_parallel_plan(const Graph& model, int64_t ranks, ParallelOptions options,
                                 const DriverOptions& compile) {
   refuse_what_is_open(model);
   options.searches = true;
-  Graph graph = opened(model);
+  Graph graph = with_open_composites(model);
   std::optional<UserError> refused;
   std::optional<CheapestPlan> best;
   Mesh mesh;
@@ -200,6 +200,12 @@ ParallelPlan make_parallel_plan(const Graph& model, int64_t ranks, ParallelOptio
 
 Graph graph_of_rank(const ParallelPlan& plan, int64_t rank) {
   return localize(plan.graph, plan.shardings, rank, standard_ops());
+}
+
+RankSteps steps_of_rank(const ParallelPlan& plan) {
+  double sum = 0;
+  for (const double seconds : node_seconds(plan.graph, plan.shardings)) sum += seconds;
+  return rank_steps(plan.graph, plan.shardings, sum > 0 ? plan.rank.compute_seconds / sum : 1);
 }
 
 std::string to_text(const ParallelPlan& plan, bool values) {

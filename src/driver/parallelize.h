@@ -10,6 +10,7 @@
 
 #include "dist/localize.h"
 #include "dist/propagate.h"
+#include "dist/simulate.h"
 #include "driver/options.h"
 #include "graph/graph.h"
 
@@ -22,6 +23,9 @@ struct ParallelOptions {
   bool searches = false;    // for the cheapest plan of all (dist/cheapest_plan.h), not node by node
   int64_t most_memory = 0;  // of a search: bytes of weights and of a run, on each rank; 0: any
 };
+
+// With all composites as the operators that they are made of, which ranks may divide.
+Graph with_open_composites(Graph graph);
 
 // "data=2,model=2". UserError TSR-2110 for what is no mesh.
 Mesh mesh_named(const std::string& text);
@@ -55,6 +59,8 @@ ParallelPlan make_parallel_plan(const Graph& model, const ParallelOptions& optio
 ParallelPlan make_parallel_plan(const Graph& model, int64_t ranks, ParallelOptions options,
                                 const DriverOptions& compile);
 Graph graph_of_rank(const ParallelPlan& plan, int64_t rank);
+// What a rank does in a run, for a simulation (dist/simulate.h).
+RankSteps steps_of_rank(const ParallelPlan& plan);
 
 // What `tessera parallelize` prints; `values`: each value's sharding and the reasons of refusals, too.
 std::string to_text(const ParallelPlan& plan, bool values);

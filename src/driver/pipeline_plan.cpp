@@ -225,6 +225,35 @@ PipelinePlan make_pipeline_plan(const Graph& model, const TrainingOptions& train
   return Planner(model, training, options, compile).plan();
 }
 
+std::vector<RankSteps> stage_steps(const PipelinePlan& plan, int64_t rows) {
+  const PipelineShape& how = plan.pipeline;
+  std::vector<RankSteps> steps(static_cast<size_t>(how.stages));
+  for (int64_t stage = 0; stage < how.stages; ++stage) {
+    RankSteps& own = steps[static_cast<size_t>(stage)];
+    for (const PipelineSlot& slot : pipeline_slots(how, stage)) {
+      // Over the cut before `chunk`, or behind it; to or from the stage on its other side.
+      const auto pass = [&](RankStep::Kind kind, bool before) {
+        const int64_t cut = before ? slot.chunk - 1 : slot.chunk, other = before ? slot.chunk - 1 : slot.chunk + 1;
+        if (other < 0 || other == how.num_chunks() || how.stage_of(other) == stage) return;
+        own.push_back({.kind = kind,
+                       .bytes = plan.places[static_cast<size_t>(cut)].bytes,
+                       .peer = how.stage_of(other) - stage,
+                       .message = 2 * (cut * how.micro_batches + slot.micro_batch) + (slot.forward ? 0 : 1)});
+      };
+      const ChunkTime& time = plan.times[static_cast<size_t>(slot.chunk)];
+      pass(RankStep::Kind::kReceive, slot.forward);
+      own.push_back({.kind = RankStep::Kind::kWork, .seconds = slot.forward ? time.forward : time.backward});
+      pass(RankStep::Kind::kSend, !slot.forward);
+    }
+    if (rows > 1)
+      own.push_back({.kind = RankStep::Kind::kCollective,
+                     .collective = CollectiveKind::kAllReduce,
+                     .axis = "data",
+                     .bytes = plan.stages[static_cast<size_t>(stage)].parameter_bytes});
+  }
+  return steps;
+}
+
 std::string to_text(const PipelinePlan& plan) {
   const PipelineShape& how = plan.pipeline;
   const auto bytes = [](int64_t count) { return bytes_text(static_cast<double>(count)); };

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "dist/propagate.h"
+#include "dist/simulate.h"
 #include "driver/options.h"
 #include "graph/graph.h"
 #include "train/pipeline.h"
@@ -46,5 +47,9 @@ PipelinePlan make_pipeline_plan(const Graph& model, const TrainingOptions& train
                                 const DriverOptions& compile);
 
 std::string to_text(const PipelinePlan& plan);
+
+// What each stage does in a step, for a simulation (dist/simulate.h): its slots, messages between stages, and the sums
+// of gradients over `rows` rows of stages.
+std::vector<RankSteps> stage_steps(const PipelinePlan& plan, int64_t rows);
 
 }  // namespace tessera::inline driver

@@ -31,3 +31,4 @@ tessera_test(quantize_test SOURCES quantize_test.cpp LINKS tessera_quantize tess
 tessera_test(quantize_schemes_test SOURCES quantize_schemes_test.cpp LINKS tessera_quantize tessera_interp WHOLE)
 tessera_test(sharding_test SOURCES sharding_test.cpp random_graph.cpp LINKS tessera_dist tessera_interp WHOLE)
 tessera_test(cheapest_plan_test SOURCES cheapest_plan_test.cpp random_graph.cpp LINKS tessera_dist tessera_interp WHOLE)
+tessera_test(simulate_test SOURCES simulate_test.cpp LINKS tessera_dist WHOLE)
