@@ -59,7 +59,7 @@ std::vector<std::pair<std::string, std::string>> feature_pairs(const std::vector
 
 void print_plan(const TrainingPlan& plan, bool resumes) {
   const DataParallel& parallel = plan.parallel;
-  const int64_t processes = parallel.ranks * parallel.pipeline.stages;
+  const int64_t processes = parallel.ranks * parallel.pipeline.stages * parallel.tensor;
   fmt::print("{} parameters ({} numbers), {} samples for training, {} for testing, {} steps of {} an epoch\n",
              plan.num_parameters, plan.num_numbers, plan.train, plan.test, plan.steps_per_epoch, plan.batch);
   if (parallel.is_used())
@@ -143,7 +143,7 @@ int run_training(TrainCommand command) {
   };
   const TrainingOutcome outcome =
       train_model(command.model, command.output, settings, data, driver_options(command.compile),
-                  {process, shape_of(command.pipeline, process)}, watch);
+                  {process, shape_of(command.pipeline, process), command.pipeline.settings.tensor}, watch);
   interrupt.reset();
   const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - started).count();
   if (outcome.loop.interrupted) {
@@ -264,6 +264,9 @@ Command add_train_command(CLI::App& root) {
       ->check(CLI::Range(0, 3))
       ->capture_default_str();
   add_pipeline_flags(*app, c.pipeline, "--pipeline");
+  app->add_option("--tensor-parallel", c.pipeline.settings.tensor, "So many processes share each layer")
+      ->check(CLI::Range(int64_t{1}, int64_t{1024}))
+      ->capture_default_str();
   app->add_option("--plan", c.pipeline.plan, "Stages as 'tessera parallelize --stages' has planned them")
       ->type_name("FOLDER");
   app->add_option("--seed", s.seed, "Of the order of samples")->capture_default_str();

@@ -35,7 +35,8 @@ void add_pipeline_flags(CLI::App& app, PipelineFlags& flags, const std::string& 
 }
 
 PipelineShape shape_of(const PipelineFlags& flags, const ProcessRank& process) {
-  return shape_of_process(flags.plan.empty() ? pipeline_shape(flags.settings) : shape_in_plan(flags.plan), process);
+  return shape_of_process(flags.plan.empty() ? pipeline_shape(flags.settings) : shape_in_plan(flags.plan), process,
+                          flags.settings.tensor);
 }
 
 std::string to_text(const PipelineShape& shape) {

@@ -67,6 +67,7 @@ struct PipelineSettings {
   int64_t stages = 1, micro_batches = 1;
   std::string kind = "1f1b";  // or "gpipe", "interleaved": what a stage does when
   int64_t chunks = 0;         // of the model on each stage; 0: 2 where they are interleaved, else 1
+  int64_t tensor = 1;         // so many processes share each layer
 };
 
 // Borrowed until the call returns. Dimension 0 numbers the samples.

@@ -134,7 +134,8 @@ void add_train(nb::module_& m) {
       .def_rw("stages", &PipelineSettings::stages)
       .def_rw("micro_batches", &PipelineSettings::micro_batches)
       .def_rw("kind", &PipelineSettings::kind)
-      .def_rw("chunks", &PipelineSettings::chunks);
+      .def_rw("chunks", &PipelineSettings::chunks)
+      .def_rw("tensor", &PipelineSettings::tensor);
   m.def("train", &train, "model"_a, "output"_a, "settings"_a, "data"_a, "on_epoch"_a.none(), "target"_a, "threads"_a,
         "dims"_a, "shapes"_a, "max_memory"_a, "processes"_a.none(),
         "Trains a model file, and returns the report as JSON.");

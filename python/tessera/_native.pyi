@@ -820,6 +820,12 @@ class PipelineSettings:
     @chunks.setter
     def chunks(self, arg: int, /) -> None: ...
 
+    @property
+    def tensor(self) -> int: ...
+
+    @tensor.setter
+    def tensor(self, arg: int, /) -> None: ...
+
 def train(model: str, output: str, settings: TrainSettings, data: Sequence[tuple[Annotated[NDArray, dict(order='C', device='cpu', writable=False)], int]], on_epoch: object | None, target: str, threads: int, dims: Mapping[str, Sequence[int]], shapes: Mapping[str, Sequence[int]], max_memory: int, processes: PipelineSettings | None) -> str:
     """Trains a model file, and returns the report as JSON."""
 

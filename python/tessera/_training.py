@@ -74,10 +74,13 @@ def _processes(mesh: DeviceMesh | str | None, micro_batches: int, pipeline: str,
             raise Error(f"micro_batches={micro_batches} without a mesh", id="TSR-4080", legal='mesh="stage=2", as many processes')
         return None
     grid = mesh if isinstance(mesh, DeviceMesh) else DeviceMesh(mesh)
-    if grid.names not in (("data",), ("stage",), ("data", "stage")):
-        raise Error(f"the mesh {grid} for training", id="TSR-2110", legal="data=N, stage=N, or data=N,stage=M")
+    if any(name not in ("data", "stage", "model") for name in grid.names) or list(grid.names) != sorted(
+        grid.names, key=("data", "stage", "model").index
+    ):
+        raise Error(f"the mesh {grid} for training", id="TSR-2110", legal="some of data=N,stage=N,model=N, in this order")
     grid._require_size()
     settings.stages = grid.size("stage") if "stage" in grid.names else 1
+    settings.tensor = grid.size("model") if "model" in grid.names else 1
     return settings
 
 
@@ -157,7 +160,7 @@ def train(
     ``qat_bits`` bits in mind, and what is written has integers; ``features`` are values of the teacher and of the model that
     learn to be like them. ``with_step`` writes two modules in one file, which :func:`load` takes by their names, "infer" and "step".
 
-    With ``mesh`` (:func:`tessera.parallel.world`, or a mesh of the axes ``data`` and ``stage``) the processes that ``mpirun`` or
+    With ``mesh`` (:func:`tessera.parallel.world`, or a mesh of the axes ``data``, ``stage`` and ``model``) the processes that ``mpirun`` or
     ``torchrun`` has started train together, each of which calls this with the same arguments: a batch is shared along ``data``, and
     the model is cut into stages along ``stage``, through which batches go in ``micro_batches``, as ``pipeline`` ("1f1b", "gpipe",
     "interleaved") says; ``zero`` is what each keeps a part of only (docs/parallel.md). The first one writes; all have the result.

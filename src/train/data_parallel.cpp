@@ -208,8 +208,10 @@ void check_data_parallel(const DataParallel& how) {
 }
 
 Mesh mesh_of(const DataParallel& how) {
-  if (!how.pipeline.is_used()) return Mesh{{{kAxis, how.ranks}}};
-  return Mesh{{{kAxis, how.ranks}, {"stage", how.pipeline.stages}}};
+  Mesh mesh{{{kAxis, how.ranks}}};
+  if (how.pipeline.is_used()) mesh.axes.push_back({"stage", how.pipeline.stages});
+  if (how.tensor > 1) mesh.axes.push_back({"model", how.tensor});
+  return mesh;
 }
 
 void PartTree::add(ValueId part) {

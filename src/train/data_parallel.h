@@ -37,6 +37,8 @@ struct DataParallel {
   int64_t zero = 0;
   int64_t rank = 0;  // whose step it is, where parts differ
   PipelineShape pipeline = {};
+  // Ranks that share each layer, and which of them this is: one behind the other, along the mesh axis "model".
+  int64_t tensor = 1, tensor_rank = 0;
 
   bool is_cut() const { return zero > 0 && ranks > 1; }
   bool is_used() const { return ranks > 1 || leaves > 0 || pipeline.is_used(); }
@@ -57,7 +59,7 @@ Graph share_batch(const Graph& step, size_t num_batched, size_t num_statistics, 
                   const OpTable& ops, std::ptrdiff_t part = -1);
 
 // The collective `op` ("all_reduce", "all_gather", ...) of all ranks; of those that combine, `kind` says how ("sum").
-// `along`: of a pipeline's mesh "data=2,stage=2"; else all ranks are along "data".
+// `along`: of the mesh "data=2,stage=2,model=2", whose last two axes are there where they are used.
 ValueId collective(const GraphOps& o, const char* op, ValueId v, const DataParallel& how, const char* kind = nullptr,
                    const std::string& name = "", const std::string& along = "data", int64_t turn = 0);
 Mesh mesh_of(const DataParallel& how);

@@ -18,8 +18,7 @@
 namespace tessera::inline train {
 namespace {
 
-constexpr const char* kEverybody = "data,stage";  // axes of the mesh
-constexpr size_t kOwnResults = 2;                 // the loss and the count
+constexpr size_t kOwnResults = 2;  // the loss and the count
 
 size_t index(ValueId v) { return static_cast<size_t>(v); }
 
@@ -295,7 +294,9 @@ class RankGraph {
     const std::vector<PipelineSlot> slots = pipeline_slots(pipeline_, pipeline_.stage);
     for (size_t i = 0; i < slots.size(); ++i) {
       receive(slots[i]);
-      if (i + 1 < slots.size()) receive(slots[i + 1]);
+      // Ranks that share layers meet within slots, and whoever waits for that waits for all messages that were begun
+      // before: none may be that the other stage sends only later.
+      if (i + 1 < slots.size() && how_.tensor == 1) receive(slots[i + 1]);
       slots[i].forward ? forward(slots[i]) : backward(slots[i]);
     }
     give_results(wrt);
@@ -381,9 +382,11 @@ class RankGraph {
   }
   Attrs message_attrs(int64_t stage, int64_t number) const {
     const Mesh mesh = mesh_of(how_);
-    return {{"axes", std::string(kEverybody)},
+    std::vector<int64_t> place = {how_.rank, stage};
+    if (how_.tensor > 1) place.push_back(how_.tensor_rank);
+    return {{"axes", std::string(how_.tensor > 1 ? "data,stage,model" : "data,stage")},
             {"mesh", mesh.to_string()},
-            {"peer", mesh.rank_at({how_.rank, stage})},
+            {"peer", mesh.rank_at(place)},
             {"message", number}};
   }
   void send_to(int64_t stage, int64_t number, const std::string& name, ValueId what) {

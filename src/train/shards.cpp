@@ -64,10 +64,11 @@ Graph gathering(int64_t bytes, const DataParallel& how, const OpTable& ops) {
   builder.set_loc("gather");
   const GraphOps o{builder, ops};
   const bool of_stages = how.pipeline.stages > 1;
-  graph.outputs = {collective(o, "all_gather", part, how, nullptr, "",
-                              !of_stages     ? "data"
-                              : how.is_cut() ? "data,stage"
-                                             : "stage")};
+  const char* along = how.tensor > 1 ? (how.pipeline.is_used() ? "data,stage,model" : "data,model")
+                      : !of_stages   ? "data"
+                      : how.is_cut() ? "data,stage"
+                                     : "stage";
+  graph.outputs = {collective(o, "all_gather", part, how, nullptr, "", along)};
   return graph;
 }
 

@@ -38,7 +38,7 @@ class Shards {
 };
 
 // @gather(part: u8[bytes]) -> (all: u8[ranks * bytes]): what is written of parts; of a pipeline, of all stages, those
-// of a row side by side.
+// of a row side by side; where layers are shared, of all ranks.
 Graph gathering(int64_t bytes, const DataParallel& how, const OpTable& ops);
 
 }  // namespace tessera::inline train

@@ -128,7 +128,7 @@ class StepBuilder {
 
   void refuse_in_pipeline() const {
     const char* found = !options_.weighed.empty() || !options_.masked.empty() ? "masks or importance of weights"
-                        : options_.distillation.teacher                       ? "a teacher"
+                        : !options_.distillation.features.empty()             ? "features of a teacher"
                         : options_.loss_scale > 0                             ? "a scaled loss"
                                                                               : nullptr;
     if (found) refuse("TSR-2086", fmt::format("{} in a pipeline", found), "a step without it, or one stage");

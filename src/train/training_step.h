@@ -99,12 +99,20 @@ struct PlacedState {
   bool is_cut = false;  // each row of stages has a part
 };
 
+// A state that the ranks of the mesh axis "model" have equal parts of, along one dimension.
+struct ShardedState {
+  std::string name;
+  TensorType whole;
+  size_t dim = 0;
+};
+
 // The states are the parameters, the statistics, the moments and, last, the number of steps done.
 struct TrainingStep {
   Graph graph;
   std::vector<std::string> parameters, statistics;  // of all stages
   std::vector<CutState> cut;
-  std::vector<PlacedState> placed;  // of a pipeline: all states, in the order of one process's
+  std::vector<PlacedState> placed;    // of a pipeline: all states, in the order of one process's
+  std::vector<ShardedState> sharded;  // where ranks share layers: those of this rank
 };
 
 // The model with its loss, for one part of a batch, as a pipeline cuts it (pipeline.h).

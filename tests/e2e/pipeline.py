@@ -111,6 +111,14 @@ class Pipeline(CliTest):
                 self.mpirun(ranks, *arguments, *more, "-o", "shared.graph")
                 self.assertEqual((self.folder / "shared.graph").read_bytes(), (self.folder / "alone.graph").read_bytes())
 
+    def test_a_teacher(self):
+        """Its answers are the last stage's, which has all samples: the bits of one process."""
+        arguments = self.digits("--deterministic", "--distill", "teacher.graph", "-q")
+        make_models.lenet().save(self.folder / "teacher.graph")
+        self.tessera(*arguments, "--leaves", 4, "-o", "alone.graph")
+        self.mpirun(2, *arguments, "--stages", 2, "--micro-batches", 4, "-o", "shared.graph")
+        self.assertEqual((self.folder / "shared.graph").read_bytes(), (self.folder / "alone.graph").read_bytes())
+
     def test_one_micro_batch_is_naive_model_parallelism(self):
         arguments = self.digits()
         shared = self.losses(2, [*arguments, "--stages", 2])

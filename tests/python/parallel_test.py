@@ -140,7 +140,7 @@ class Plans(unittest.TestCase):
                 call()
             self.assertEqual(error.exception.id, id)
         x, y = np.zeros((8, LENGTH), np.int64), np.zeros((8, LENGTH), np.int64)
-        for mesh, more, id in (("data=2", {}, "TSR-6251"), ("model=1", {}, "TSR-2110"), (None, {"micro_batches": 2}, "TSR-4080"),
+        for mesh, more, id in (("data=2", {}, "TSR-6251"), ("rows=1", {}, "TSR-2110"), (None, {"micro_batches": 2}, "TSR-4080"),
                                ("data=1", {"pipeline": "none"}, "TSR-4080"), ("data=1", {"zero": 4}, "TSR-4080")):
             with self.subTest(mesh=mesh, more=more), self.assertRaises(tessera.Error) as error:
                 tessera.train(self.model, x, y, mesh=mesh, classes_last=True, **more)

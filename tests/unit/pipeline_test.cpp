@@ -383,6 +383,9 @@ TEST(PipelineStep, RefusesWhatItCannotDo) {
   options.parallel.pipeline.cuts = {1};
   options.parallel.zero = 3;
   EXPECT_THAT(refused(part), HasSubstr("TSR-2085 zero = 3 of a pipeline"));
+  options.parallel.zero = 0;
+  options.masked = {"w0"};
+  EXPECT_THAT(refused(part), HasSubstr("TSR-2086 masks or importance of weights in a pipeline"));
 }
 
 }  // namespace

@@ -25,7 +25,8 @@ std::string train_file(const std::string& model, const std::string& output, cons
     TrainingGroup group;
     if (processes) {
       group.process = process_rank();
-      group.pipeline = shape_of_process(pipeline_shape(*processes), group.process);
+      group.pipeline = shape_of_process(pipeline_shape(*processes), group.process, processes->tensor);
+      group.tensor = processes->tensor;
     }
     TrainingWatch watch;
     watch.stop = &stop;

@@ -21,12 +21,16 @@ PipelineShape pipeline_shape(const PipelineSettings& settings) {
   return shape;
 }
 
-PipelineShape shape_of_process(PipelineShape shape, const ProcessRank& process) {
-  if (process.ranks % shape.stages != 0)
+PipelineShape shape_of_process(PipelineShape shape, const ProcessRank& process, int64_t tensor) {
+  if (process.ranks % (shape.stages * tensor) != 0) {
+    const std::string shared = tensor > 1 ? fmt::format(" of {} that share layers", tensor) : "";
     refuse("TSR-4080",
-           fmt::format("{} process{} for {} stages", process.ranks, process.ranks == 1 ? "" : "es", shape.stages),
-           "a multiple of the stages", fmt::format("mpirun -n {} starts them", shape.stages));
-  shape.stage = process.rank % shape.stages;
+           fmt::format("{} process{} for {} stage{}{}", process.ranks, process.ranks == 1 ? "" : "es", shape.stages,
+                       shape.stages == 1 ? "" : "s", shared),
+           fmt::format("a multiple of {}", shape.stages * tensor),
+           fmt::format("mpirun -n {} starts them", shape.stages * tensor));
+  }
+  shape.stage = process.rank / tensor % shape.stages;
   return shape;
 }
 

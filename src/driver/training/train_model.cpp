@@ -9,10 +9,12 @@
 #include <memory>
 #include <utility>
 
+#include "driver/compile_options.h"
 #include "driver/engine/output_guard.h"
 #include "driver/pipeline_plan.h"
 #include "driver/training/learner.h"
 #include "driver/training/pruning.h"
+#include "driver/training/tensor_parallel.h"
 #include "driver/training/trained_bundle.h"
 #include "driver/training/whole_states.h"
 #include "graph/hash.h"
@@ -111,9 +113,15 @@ int64_t batch_of(const TensorType& input) {
 
 // How this process shares batches with others, and the samples of one part.
 DataParallel shared_with(const TrainingGroup& group, const TrainSettings& settings) {
-  const auto& [process, pipeline] = group;
-  const DataParallel parallel{process.ranks / pipeline.stages, settings.leaves, settings.zero,
-                              process.rank / pipeline.stages, pipeline};
+  const auto& [process, stages, tensor] = group;
+  const int64_t of_batch = stages.stages * tensor;  // that have the same samples
+  PipelineShape pipeline = stages;
+  // The parts of a rank are the micro-batches of one stage then: ranks share what no loop hides.
+  if (tensor > 1 && settings.leaves > 0 && !pipeline.is_used())
+    pipeline.micro_batches = std::max<int64_t>(settings.leaves / (process.ranks / of_batch), 1);
+  const DataParallel parallel{process.ranks / of_batch, settings.leaves, settings.zero,
+                              process.rank / of_batch,  pipeline,        tensor,
+                              process.rank % tensor};
   check_data_parallel(parallel);
   if (settings.batch % parallel.parts() != 0)
     refuse("TSR-4080", fmt::format("--batch {}", settings.batch),
@@ -230,8 +238,8 @@ Graph Training::prepared(const DataParallel& how) {
 
 void Training::compile() {
   // What a checkpoint is made with is said of one process: any number of them goes on.
-  const bool tells =
-      (parallel_.ranks > 1 || parallel_.pipeline.is_used()) && !(settings_.checkpoint + settings_.resume).empty();
+  const bool tells = (parallel_.ranks > 1 || parallel_.tensor > 1 || parallel_.pipeline.is_used()) &&
+                     !(settings_.checkpoint + settings_.resume).empty();
   const auto describe = [&](const DataParallel& how, const Graph& model, const TrainingStep& made) {
     loop_options_.settings = settings_text(settings_, data_, how, model, made);
     loop_options_.model_hash = hash_text(model);
@@ -251,6 +259,8 @@ void Training::compile() {
   require_batch(data_, batch_of(model.type(model.inputs[0])) * parallel_.parts());
   TrainingStep made = training_step(model, options_, standard_ops());
   if (!tells) describe(parallel_, model, made);
+  const NumericsMode numerics = numerics_of(request_.driver.compile);
+  share_layers(made, parallel_, numerics == NumericsMode::kDeterministic || numerics == NumericsMode::kStrict);
   if (pruner_->is_used())
     loop_options_.at_epoch = [this](Model& step, int64_t epoch) { pruner_->at_epoch(step, epoch, settings_.epochs); };
   loop_options_.skips = settings_.loss_scale > 0;

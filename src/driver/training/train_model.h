@@ -21,6 +21,7 @@ namespace tessera::inline driver {
 struct TrainingGroup {
   ProcessRank process = {};
   PipelineShape pipeline = {};  // the stages that they are
+  int64_t tensor = 1;           // so many share each layer
 };
 
 // What is known before the first step.

@@ -19,13 +19,15 @@ int64_t gathered_bytes(const TrainingStep& step, const DataParallel& parallel) {
   int64_t most = 1;
   for (const CutState& state : step.cut)
     most = std::max(most, dtype_bytes(state.whole.dtype, shard_size(state.whole.num_elements(), parallel.ranks)));
+  for (const ShardedState& state : step.sharded)
+    most = std::max(most, dtype_bytes(state.whole.dtype, state.whole.num_elements() / parallel.tensor));
   for (const PlacedState& state : step.placed)
     most = std::max(most, dtype_bytes(state.type.dtype, state.type.num_elements()));
   return std::min(most, kMost);
 }
 
 bool WholeStates::has_everything(const TrainingStep& made, const DataParallel& parallel) {
-  return made.cut.empty() && parallel.pipeline.stages == 1;
+  return made.cut.empty() && made.sharded.empty() && parallel.pipeline.stages == 1;
 }
 
 WholeStates::WholeStates(Model& step, const TrainingStep& made, const DataParallel& parallel,
@@ -43,7 +45,7 @@ WholeStates::WholeStates(Model& step, const TrainingStep& made, const DataParall
       const auto& own = step.states();
       const auto found =
           std::find_if(own.begin(), own.end(), [&](const TensorInfo& info) { return info.name == state.name; });
-      homes_.push_back({static_cast<size_t>(found - own.begin()), state.is_cut, state.stages});
+      homes_.push_back({static_cast<size_t>(found - own.begin()), state.is_cut, std::nullopt, state.stages});
       check(!is_here(homes_.back()) || found != own.end(), "a stage has no state " + state.name);
       infos_.push_back({state.name, state.type.dtype, state.type.dims()});
     }
@@ -52,6 +54,24 @@ WholeStates::WholeStates(Model& step, const TrainingStep& made, const DataParall
   const TensorInfo& input = gather_->inputs()[0];
   part_ = std::make_shared<std::vector<std::byte>>(static_cast<size_t>(input.dims[0]));
   gather_->bind({Tensor(input.dtype, input.dims, part_, part_->data())});
+  if (parallel.tensor > 1) exchange_dims(made);
+}
+
+// Every rank of a stage knows how its states lie, and tells the others.
+void WholeStates::exchange_dims(const TrainingStep& made) {
+  std::vector<std::byte> own(homes_.size(), std::byte{0});  // 0: all have copies; else a dimension, from 1
+  for (size_t i = 0; i < homes_.size(); ++i)
+    for (const ShardedState& state : made.sharded)
+      if (state.name == infos_[i].name)
+        own[i] = static_cast<std::byte>(state.dim + 1), infos_[i].dims = state.whole.dims();
+  gather(own.data(), std::ssize(own), [&](int64_t begin, int64_t count, const std::byte* rows) {
+    for (int64_t i = 0; i < count; ++i) {
+      Home& home = homes_[static_cast<size_t>(begin + i)];
+      const int64_t stage = home.stages.empty() ? parallel_.pipeline.stage : home.stages.front();
+      const auto dim = static_cast<size_t>(rows[row_of(0, stage, 0) * std::ssize(*part_) + i]);
+      if (dim > 0) home.dim = dim - 1;
+    }
+  });
 }
 
 bool WholeStates::is_here(const Home& home) const {
@@ -65,36 +85,90 @@ size_t WholeStates::find(const std::string& name) const {
   throw InternalError("no state " + name);
 }
 
+int64_t WholeStates::part_bytes(size_t state) const {
+  const Home& home = homes_[state];
+  const int64_t elements = elements_of(infos_[state]);
+  return dtype_bytes(infos_[state].dtype, home.is_cut ? shard_size(elements, parallel_.ranks)
+                                          : home.dim  ? elements / parallel_.tensor
+                                                      : elements);
+}
+
+// Ranks that share layers stand side by side, those of a row of stages behind each other: gathering() gathers along
+// all axes that parts lie along.
+int64_t WholeStates::row_of(int64_t rank, int64_t stage, int64_t tensor_rank) const {
+  const bool has_rows = parallel_.is_cut() || parallel_.tensor > 1;
+  return ((has_rows ? rank : 0) * parallel_.pipeline.stages + stage) * parallel_.tensor + tensor_rank;
+}
+
+void WholeStates::gather(const std::byte* own, int64_t bytes,
+                         const std::function<void(int64_t, int64_t, const std::byte*)>& take) const {
+  const int64_t chunk = std::ssize(*part_);
+  for (int64_t begin = 0; begin < bytes; begin += chunk) {
+    const int64_t count = std::min(chunk, bytes - begin);
+    if (own) std::memcpy(part_->data(), own + begin, static_cast<size_t>(count));
+    gather_->run();
+    take(begin, count, gather_->results()[0].bytes());
+  }
+}
+
+namespace {
+
+// Bytes of a tensor that lie side by side in a part of it along `dim`, of so many parts.
+int64_t run_bytes(const TensorInfo& whole, size_t dim, int64_t parts) {
+  int64_t elements = whole.dims[dim] / parts;
+  for (size_t d = dim + 1; d < whole.dims.size(); ++d) elements *= whole.dims[d];
+  return dtype_bytes(whole.dtype, elements);
+}
+
+// For bytes begin .. begin + count of part `number`: copy(place in the whole, place behind `begin`, bytes).
+template <typename Copy>
+void for_each_run(int64_t run, int64_t parts, int64_t number, int64_t begin, int64_t count, const Copy& copy) {
+  for (int64_t at = 0; at < count;) {
+    const int64_t place = begin + at, size = std::min(run - place % run, count - at);
+    copy((place / run * parts + number) * run + place % run, at, static_cast<size_t>(size));
+    at += size;
+  }
+}
+
+}  // namespace
+
 Tensor WholeStates::get(size_t state) const {
   const Home& home = homes_[state];
   if (!is_shared(state)) return step_.state(home.number);
   const Tensor own = is_here(home) ? step_.state(home.number) : Tensor();
   Tensor whole(infos_[state].dtype, infos_[state].dims);
-  // Rows of what is gathered: every rank's part, or that of the stage which has it.
-  const int64_t all = whole.num_bytes(), chunk = std::ssize(*part_);
-  const int64_t part =
-      home.is_cut ? dtype_bytes(whole.dtype(), shard_size(whole.num_elements(), parallel_.ranks)) : all;
-  const int64_t rows = home.is_cut ? parallel_.ranks : 1;
-  // Ranks stand row by row of stages, where parts of all rows are gathered.
-  const int64_t stages = parallel_.is_cut() ? parallel_.pipeline.stages : 1;
-  const int64_t first_row = home.stages.empty() ? 0 : home.stages.front();
-  for (int64_t begin = 0; begin < part; begin += chunk) {
-    const int64_t size = std::min(chunk, part - begin);
-    if (is_here(home)) std::memcpy(part_->data(), own.bytes() + begin, static_cast<size_t>(size));
-    gather_->run();
-    const std::byte* from = gather_->results()[0].bytes();
-    for (int64_t row = 0; row < rows; ++row) {
-      const int64_t to = row * part + begin, count = std::min(size, all - to);
-      if (count > 0)
-        std::memcpy(whole.mutable_bytes() + to, from + (first_row + row * stages) * chunk, static_cast<size_t>(count));
+  const int64_t all = whole.num_bytes(), part = part_bytes(state);
+  const int64_t stage = home.stages.empty() ? parallel_.pipeline.stage : home.stages.front();
+  const int64_t run = home.dim ? run_bytes(infos_[state], *home.dim, parallel_.tensor) : 0;
+  gather(is_here(home) ? own.bytes() : nullptr, part, [&](int64_t begin, int64_t count, const std::byte* rows) {
+    const auto row = [&](int64_t rank, int64_t tensor_rank) {
+      return rows + row_of(rank, stage, tensor_rank) * std::ssize(*part_);
+    };
+    if (home.dim) {
+      for (int64_t r = 0; r < parallel_.tensor; ++r)
+        for_each_run(run, parallel_.tensor, r, begin, count, [&](int64_t to, int64_t from, size_t size) {
+          std::memcpy(whole.mutable_bytes() + to, row(0, r) + from, size);
+        });
+      return;
     }
-  }
+    for (int64_t r = 0; r < (home.is_cut ? parallel_.ranks : 1); ++r) {
+      const int64_t to = r * part + begin, size = std::min(count, all - to);
+      if (size > 0) std::memcpy(whole.mutable_bytes() + to, row(r, 0), static_cast<size_t>(size));
+    }
+  });
   return whole;
 }
 
 void WholeStates::set(size_t state, const Tensor& whole) {
   const Home& home = homes_[state];
-  if (is_here(home)) step_.set_state(home.number, home.is_cut ? own_shard(whole, parallel_) : whole);
+  if (!is_here(home)) return;
+  if (!home.dim) return step_.set_state(home.number, home.is_cut ? own_shard(whole, parallel_) : whole);
+  Tensor part(whole.dtype(), step_.states()[home.number].dims);
+  for_each_run(run_bytes(infos_[state], *home.dim, parallel_.tensor), parallel_.tensor, parallel_.tensor_rank, 0,
+               part.num_bytes(), [&](int64_t from, int64_t to, size_t size) {
+                 std::memcpy(part.mutable_bytes() + to, whole.bytes() + from, size);
+               });
+  step_.set_state(home.number, part);
 }
 
 }  // namespace tessera::inline driver
