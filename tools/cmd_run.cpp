@@ -19,7 +19,6 @@
 #include "driver/engine/output_guard.h"
 #include "driver/parallelize.h"
 #include "driver/process_rank.h"
-#include "flag_use.h"
 #include "labels.h"
 #include "progress.h"
 #include "run_flags.h"
@@ -251,7 +250,11 @@ Command add_run_command(CLI::App& root) {
       "  tessera run model.onnx --engine interp\n"
       "  tessera run model.so --profile trace.json");
   return {app, [command] {
-            command->model = model_of_rank(command->model);
+            const std::string model = model_of_rank(command->model);
+            // Processes of torchrun have no MPI between them.
+            if (const std::string device = process_rank().communicator; model != command->model && device != "mpi")
+              command->compile.places.push_back("*=" + device);
+            command->model = model;
             return run(*command);
           }};
 }

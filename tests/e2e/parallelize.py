@@ -6,6 +6,7 @@ import json
 import pathlib
 import resource
 import shutil
+import socket
 import subprocess
 import sys
 
@@ -123,6 +124,28 @@ class Parallelize(CliTest):
         numpy.save(self.folder / "x.npy", numpy.random.default_rng(0).integers(0, WORDS, (BATCH, LENGTH)))
         self.tessera("run", "gpt.graph", "--input", "@x.npy", "--output", "@y.npy", "--threads", 1)
         self.assert_processes_agree(4)
+
+    def test_processes_of_torchrun(self):
+        """There is no MPI between them: collectives go by gloo."""
+        library = pathlib.Path(cli_support.TESSERA).resolve().parents[1] / "lib/libtessera_gloo.so.0"
+        if not library.exists():
+            print("skipped: the build has no libtessera_gloo")
+            self.skipTest("no gloo")
+        numpy.save(self.folder / "x.npy", numpy.random.default_rng(0).integers(0, WORDS, (BATCH, LENGTH)))
+        self.tessera("run", "gpt.graph", "--input", "@x.npy", "--output", "@y.npy", "--threads", 1)
+        self.tessera("parallelize", "gpt.graph", "--mesh", "model=2", "-o", "plan")
+        with socket.socket() as free:
+            free.bind(("127.0.0.1", 0))
+            port = str(free.getsockname()[1])
+        command = [cli_support.TESSERA, "run", "plan", "--input", "@x.npy", "--output", "@z.npy", "--threads", "1", "--no-cache"]
+        ranks = [subprocess.Popen(command, cwd=self.folder, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+                                  env=self.environment | {"RANK": str(rank), "WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1",
+                                                          "MASTER_PORT": port}) for rank in range(2)]
+        for rank in ranks:
+            out, err = rank.communicate(timeout=300)
+            self.assertEqual(rank.returncode, 0, out + err)
+        want = numpy.load(self.folder / "y.npy")
+        self.assertLessEqual(numpy.abs(numpy.load(self.folder / "z.npy") - want).max(), 1e-5 * numpy.abs(want).max())
 
     def test_a_hundred_layers(self):
         """Planned in less than 10 s of a processor's time, with a bound on what is better."""

@@ -1,14 +1,13 @@
 #include "runtime/comm/communicator.h"
 
-#include <pthread.h>
 #include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
 #include <initializer_list>
-#include <new>
 
+#include "runtime/process/command_queue.h"
 #include "runtime/core/dtypes.h"
 
 namespace tessera {
@@ -97,7 +96,6 @@ namespace communicator {
 namespace {
 
 constexpr uint64_t kMemoryAlign = 256;
-constexpr uint32_t kCommands = 256;  // that stand in a queue at once
 
 // ---- images ----
 
@@ -168,23 +166,13 @@ struct UnderWay {
 };
 constexpr uint32_t kMostUnderWay = 64;
 
-struct Queue {
-  const Transport* transport;
-  void* member;  // of the image's ranks; null before the first operation
-  pthread_t thread;
-  pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
-  pthread_cond_t changed = PTHREAD_COND_INITIALIZER;
-  // Commands since the queue was opened. Messages are begun in order, and may be done in another one: `done` is how
-  // many are done that have no other before them.
-  uint64_t given = 0, taken = 0, done = 0;
-  int32_t failed = 0;
+struct Queue : CommandQueue<Command> {
+  const Transport* transport = nullptr;
+  void* member = nullptr;             // of the image's ranks; null before the first operation
+  uint64_t taken = 0;                 // commands that were begun: messages in order, which may be done in another one
   UnderWay under_way[kMostUnderWay];  // of the thread alone
   uint32_t num_under_way = 0;
-  uint64_t* marks = nullptr;  // by token: how many commands were given before
   char message[TSR_DEVICE_MESSAGE] = {};
-  tsr_operation_trace_fn trace = nullptr;
-  void* trace_user = nullptr;
-  Command ring[kCommands];
 };
 
 int32_t join(Queue* queue, const CollectiveOperation* operation) {
@@ -291,7 +279,7 @@ void* work(void* argument) {
       }
       continue;
     }
-    const Command command = queue->ring[queue->taken % kCommands];
+    const Command command = queue->ring[queue->taken % Queue::kRoom];
     if (command.kind == Command::kEnd) break;
     const uint64_t number = queue->taken;
     const bool runs = queue->failed == 0;  // ranks that have lost each other do not find together again
@@ -309,25 +297,9 @@ void* work(void* argument) {
   return nullptr;
 }
 
-// Waits for room.
 void give(Queue* queue, const Command& command) {
-  pthread_mutex_lock(&queue->mutex);
-  while (queue->given - queue->done == kCommands) pthread_cond_wait(&queue->changed, &queue->mutex);
-  queue->ring[queue->given % kCommands] = command;
-  ++queue->given;
-  pthread_cond_broadcast(&queue->changed);
-  pthread_mutex_unlock(&queue->mutex);
-}
-
-void wait_until(Queue* queue, uint64_t done) {
-  pthread_mutex_lock(&queue->mutex);
-  while (queue->done < done) pthread_cond_wait(&queue->changed, &queue->mutex);
-  pthread_mutex_unlock(&queue->mutex);
-}
-
-void free_queue(Queue* queue) {
-  free(queue->marks);
-  free(queue);
+  queue->next_command() = command;
+  queue->end_command();
 }
 
 }  // namespace
@@ -400,20 +372,13 @@ void* find(void* argument, const char* entry) {
 }
 
 int32_t open_queue(void* device, uint32_t num_tokens, uint64_t, void** result, char* message) {
-  void* memory = malloc(sizeof(Queue));
-  auto* queue = memory ? new (memory) Queue() : nullptr;
-  if (queue) {
-    queue->transport = static_cast<const Transport*>(device);
-    queue->member = nullptr;
-    queue->marks = static_cast<uint64_t*>(calloc(num_tokens + size_t{1}, sizeof(uint64_t)));
-  }
-  if (!queue || !queue->marks) {
+  auto* queue = new_queue<Queue>(num_tokens);
+  if (!queue) {
     snprintf(message, TSR_DEVICE_MESSAGE, "no memory for a queue");
-    if (queue) free_queue(queue);
     return -1;
   }
-  if (const int reason = pthread_create(&queue->thread, nullptr, work, queue); reason != 0) {
-    snprintf(message, TSR_DEVICE_MESSAGE, "no thread for a queue: %s", strerror(reason));
+  queue->transport = static_cast<const Transport*>(device);
+  if (start_thread(queue, work, message) < 0) {
     free_queue(queue);
     return -1;
   }
@@ -441,35 +406,27 @@ int32_t copy(void* argument, void* device_memory, void* host_memory, uint64_t by
 }
 
 int32_t mark(void* argument, uint32_t token) {
-  auto* queue = static_cast<Queue*>(argument);
-  queue->marks[token] = queue->given;  // the one thread that gives is this one
+  static_cast<Queue*>(argument)->mark(token);
   return 0;
 }
 
 int32_t wait(void* argument, uint32_t token, char* message) {
   auto* queue = static_cast<Queue*>(argument);
-  wait_until(queue, queue->marks[token]);
-  pthread_mutex_lock(&queue->mutex);
+  queue->wait_until(queue->marks[token]);
   const int32_t failed = queue->failed;
-  if (failed < 0) {
-    memcpy(message, queue->message, TSR_DEVICE_MESSAGE);
-  }
+  if (failed < 0) memcpy(message, queue->message, TSR_DEVICE_MESSAGE);
   pthread_mutex_unlock(&queue->mutex);
   return failed;
 }
 
 void drain(void* argument) {
   auto* queue = static_cast<Queue*>(argument);
-  wait_until(queue, queue->given);
+  queue->wait_until(queue->given);
+  pthread_mutex_unlock(&queue->mutex);
 }
 
 void set_trace(void* argument, tsr_operation_trace_fn trace, void* user) {
-  auto* queue = static_cast<Queue*>(argument);
-  wait_until(queue, queue->given);  // what is under way has the old one
-  pthread_mutex_lock(&queue->mutex);
-  queue->trace = trace;
-  queue->trace_user = user;
-  pthread_mutex_unlock(&queue->mutex);
+  static_cast<Queue*>(argument)->set_trace(trace, user);
 }
 
 }  // namespace communicator

@@ -1,13 +1,13 @@
 #include "runtime/process/process_device.h"
 
 #include <dlfcn.h>
-#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <unistd.h>
-#include <new>
+
+#include "runtime/process/command_queue.h"
 
 namespace tessera {
 
@@ -79,8 +79,7 @@ void process_unload_code(const ProcessCode& code) {
 
 namespace {
 
-constexpr uint32_t kCommands = 256;  // that stand in a queue at once
-constexpr uint32_t kSlots = 48;      // of an operation's arguments and sizes; one with more waits until it may run
+constexpr uint32_t kSlots = 48;  // of an operation's arguments and sizes; one with more waits until it may run
 
 struct Command {
   enum Kind : uint8_t { kStart, kCopy, kEnd } kind;
@@ -93,19 +92,10 @@ struct Command {
 
 }  // namespace
 
-struct ProcessQueue {
+struct ProcessQueue : CommandQueue<Command> {
   const ProcessKind* kind = nullptr;
-  pthread_t thread;
-  pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
-  pthread_cond_t changed = PTHREAD_COND_INITIALIZER;
-  uint64_t given = 0, done = 0;  // commands since the queue was opened
-  int32_t failed = 0;
   uint64_t operations = 0, failing = 0;  // that were run; the one that is to fail, from 1
-  uint64_t* marks = nullptr;             // by token: how many commands were given before
-  tsr_operation_trace_fn trace = nullptr;
-  void* trace_user = nullptr;
   void* scratch = nullptr;
-  Command ring[kCommands];
 };
 
 namespace {
@@ -132,7 +122,7 @@ void* work(void* argument) {
   pthread_mutex_lock(&queue->mutex);
   while (true) {
     while (queue->done == queue->given) pthread_cond_wait(&queue->changed, &queue->mutex);
-    Command& command = queue->ring[queue->done % kCommands];
+    Command& command = queue->ring[queue->done % Queue::kRoom];
     if (command.kind == Command::kEnd) break;
     const bool runs = queue->failed == 0;  // after a failure nothing happens until somebody has heard of it
     pthread_mutex_unlock(&queue->mutex);
@@ -146,55 +136,32 @@ void* work(void* argument) {
   return nullptr;
 }
 
-// Waits for room, and returns with the mutex held.
-Command& next_command(Queue* queue) {
-  pthread_mutex_lock(&queue->mutex);
-  while (queue->given - queue->done == kCommands) pthread_cond_wait(&queue->changed, &queue->mutex);
-  return queue->ring[queue->given % kCommands];
-}
-
-void give(Queue* queue) {
-  ++queue->given;
-  pthread_cond_broadcast(&queue->changed);
-  pthread_mutex_unlock(&queue->mutex);
-}
-
-// Returns with the mutex held.
-void wait_until(Queue* queue, uint64_t done) {
-  pthread_mutex_lock(&queue->mutex);
-  while (queue->done < done) pthread_cond_wait(&queue->changed, &queue->mutex);
-}
-
-void free_queue(Queue* queue) {
-  free(queue->marks);
+void free_all(Queue* queue) {
   free(queue->scratch);
-  free(queue);
+  free_queue(queue);
 }
 
 }  // namespace
 
 int32_t process_open_queue(const ProcessKind* kind, uint32_t num_tokens, uint64_t scratch_bytes, void** result,
                            char* message) {
-  void* memory = malloc(sizeof(Queue));
-  auto* queue = memory ? new (memory) Queue() : nullptr;
+  auto* queue = new_queue<Queue>(num_tokens);
   if (queue) {
     queue->kind = kind;
-    queue->marks = static_cast<uint64_t*>(calloc(num_tokens + size_t{1}, sizeof(uint64_t)));
     const uint64_t rounded =
         scratch_bytes > INT64_MAX ? UINT64_MAX : (scratch_bytes + kMemoryAlign) & ~(kMemoryAlign - 1);
     queue->scratch = rounded == UINT64_MAX ? nullptr : aligned_alloc(kMemoryAlign, rounded);
     const char* failing = getenv(kind->failing);
     queue->failing = failing ? strtoull(failing, nullptr, 10) : 0;
   }
-  if (!queue || !queue->marks || !queue->scratch) {
+  if (!queue || !queue->scratch) {
     snprintf(message, TSR_DEVICE_MESSAGE, "no memory for a queue with %llu bytes of scratch",
              static_cast<unsigned long long>(scratch_bytes));
-    if (queue) free_queue(queue);
+    if (queue) free_all(queue);
     return -1;
   }
-  if (const int reason = pthread_create(&queue->thread, nullptr, work, queue); reason != 0) {
-    snprintf(message, TSR_DEVICE_MESSAGE, "no thread for a queue: %s", strerror(reason));
-    free_queue(queue);
+  if (start_thread(queue, work, message) < 0) {
+    free_all(queue);
     return -1;
   }
   *result = queue;
@@ -203,10 +170,10 @@ int32_t process_open_queue(const ProcessKind* kind, uint32_t num_tokens, uint64_
 
 void process_close_queue(void* argument) {
   auto* queue = static_cast<Queue*>(argument);
-  next_command(queue).kind = Command::kEnd;
-  give(queue);
+  queue->next_command().kind = Command::kEnd;
+  queue->end_command();
   pthread_join(queue->thread, nullptr);
-  free_queue(queue);
+  free_all(queue);
 }
 
 int32_t process_start(void* argument, void* operation, void* const* args, uint32_t num_args, const int64_t* sizes,
@@ -222,41 +189,40 @@ int32_t process_start(void* argument, void* operation, void* const* args, uint32
     auto* slots = static_cast<void**>(malloc((uint64_t{num_args} + num_sizes + 1) * sizeof(void*)));
     if (!slots) return -1;
     fill(slots);
-    wait_until(queue, queue->given);
+    queue->wait_until(queue->given);
     if (queue->failed == 0 && run(queue, wanted, slots) < 0) queue->failed = -1;
     pthread_mutex_unlock(&queue->mutex);
     free(slots);
     return 0;
   }
-  Command& command = next_command(queue);
+  Command& command = queue->next_command();
   command.kind = Command::kStart;
   command.operation = wanted;
   fill(command.slots);
-  give(queue);
+  queue->end_command();
   return 0;
 }
 
 int32_t process_copy(void* argument, void* device_memory, void* host_memory, uint64_t bytes, int32_t to_device) {
   auto* queue = static_cast<Queue*>(argument);
-  Command& command = next_command(queue);
+  Command& command = queue->next_command();
   command.kind = Command::kCopy;
   command.to_device = to_device != 0;
   command.device_memory = from_device_address(device_memory);
   command.host_memory = from_device_address(host_memory);  // or that of another device
   command.bytes = bytes;
-  give(queue);
+  queue->end_command();
   return 0;
 }
 
 int32_t process_mark(void* argument, uint32_t token) {
-  auto* queue = static_cast<Queue*>(argument);
-  queue->marks[token] = queue->given;  // the one thread that gives is this one
+  static_cast<Queue*>(argument)->mark(token);
   return 0;
 }
 
 int32_t process_wait(void* argument, uint32_t token, char* message) {
   auto* queue = static_cast<Queue*>(argument);
-  wait_until(queue, queue->marks[token]);
+  queue->wait_until(queue->marks[token]);
   const int32_t failed = queue->failed;
   const uint64_t operation = queue->operations;
   queue->failed = 0;
@@ -270,17 +236,13 @@ int32_t process_wait(void* argument, uint32_t token, char* message) {
 
 void process_drain(void* argument) {
   auto* queue = static_cast<Queue*>(argument);
-  wait_until(queue, queue->given);
+  queue->wait_until(queue->given);
   queue->failed = 0;
   pthread_mutex_unlock(&queue->mutex);
 }
 
 void process_set_trace(void* argument, tsr_operation_trace_fn trace, void* user) {
-  auto* queue = static_cast<Queue*>(argument);
-  wait_until(queue, queue->given);  // what is under way has the old one
-  queue->trace = trace;
-  queue->trace_user = user;
-  pthread_mutex_unlock(&queue->mutex);
+  static_cast<Queue*>(argument)->set_trace(trace, user);
 }
 
 }  // namespace tessera
