@@ -19,6 +19,7 @@
 #include "driver/engine/output_guard.h"
 #include "driver/parallelize.h"
 #include "driver/process_rank.h"
+#include "flag_use.h"
 #include "labels.h"
 #include "progress.h"
 #include "run_flags.h"
