@@ -3,26 +3,15 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
-#include <random>
 
 #include "interp/loop_interp.h"
 #include "loop/printer.h"
 #include "loop/verify.h"
 #include "loop_passes/byte_rounding.h"
+#include "random_numbers.h"
 
 namespace tessera {
 namespace {
-
-class Random {
- public:
-  explicit Random(unsigned seed) : random_(seed) {}
-  int64_t pick(int64_t low, int64_t high) { return std::uniform_int_distribution<int64_t>(low, high)(random_); }
-  double real(double low, double high) { return std::uniform_real_distribution<double>(low, high)(random_); }
-  bool coin() { return pick(0, 1) == 1; }
-
- private:
-  std::mt19937 random_;
-};
 
 Expr number(double value) { return const_float(DType::kF32, static_cast<float>(value)); }
 
@@ -32,7 +21,7 @@ struct Byte {
   int64_t zero, low, high;
   bool is_taken_off, is_first;
 
-  static Byte any(Random& random) {
+  static Byte any(RandomNumbers& random) {
     Byte b{random.coin() ? DType::kU8 : DType::kI8, 0, 0, 0, random.coin(), random.coin()};
     const int64_t least = b.type == DType::kI8 ? -128 : 0, most = least + 255;
     b.zero = random.pick(0, 3) == 0 ? 0 : random.pick(least - 3, most + 3);
@@ -49,7 +38,7 @@ struct Byte {
   }
 };
 
-std::vector<float> numbers(Random& random, size_t count) {
+std::vector<float> numbers(RandomNumbers& random, size_t count) {
   const float inf = std::numeric_limits<float>::infinity(), nan = std::numeric_limits<float>::quiet_NaN();
   std::vector<float> values = {0,      -0.0F,   inf,      -inf,        nan,     1e30F,
                                -1e30F, 0x1p22F, -0x1p22F, 0x1p23F + 1, 0x1p31F, 1e-40F};
@@ -85,7 +74,7 @@ LoopProgram over(const std::vector<BufferPtr>& inputs, const BufferPtr& y, const
 }
 
 TEST(ByteRounding, RoundsEveryNumberToTheSameByte) {
-  Random random(1);
+  RandomNumbers random(1);
   for (int round = 0; round < 200; ++round) {
     const std::vector<float> values = numbers(random, 800);
     Tensor x(DType::kF32, {800});
@@ -102,7 +91,7 @@ TEST(ByteRounding, RoundsEveryNumberToTheSameByte) {
 }
 
 TEST(ByteRounding, BytesThatAreReadAsFloatsStayFloats) {
-  Random random(2);
+  RandomNumbers random(2);
   for (int round = 0; round < 200; ++round) {
     const std::vector<float> values = numbers(random, 800);
     Tensor x(DType::kF32, {800}), y(DType::kF32, {800});
@@ -123,7 +112,7 @@ TEST(ByteRounding, BytesThatAreReadAsFloatsStayFloats) {
 
 // Sums of two scaled bytes, scaled again: all pairs.
 TEST(ByteRounding, QuotientsOfFewNumbersNeedNoDivision) {
-  Random random(3);
+  RandomNumbers random(3);
   int replaced = 0;
   for (int round = 0; round < 40; ++round) {
     const DType types[2] = {random.coin() ? DType::kU8 : DType::kI8, random.coin() ? DType::kU8 : DType::kI8};
@@ -153,7 +142,7 @@ TEST(ByteRounding, QuotientsOfFewNumbersNeedNoDivision) {
 
 // The same rounded to bytes again: two multiply-adds, with constants behind them where zero points were taken off.
 TEST(ByteRounding, SumsOfTwoBytesAreTwoMultiplyAdds) {
-  Random random(4);
+  RandomNumbers random(4);
   int combined = 0;
   constexpr int kRounds = 40;
   for (int round = 0; round < kRounds; ++round) {
@@ -186,7 +175,7 @@ TEST(ByteRounding, SumsOfTwoBytesAreTwoMultiplyAdds) {
 
 // Any number divided by a scale and rounded: around all places where the byte changes, and beyond.
 TEST(ByteRounding, QuotientsThatAreRoundedNeedNoDivision) {
-  Random random(5);
+  RandomNumbers random(5);
   int replaced = 0;
   constexpr int kRounds = 100;
   for (int round = 0; round < kRounds; ++round) {

@@ -2,7 +2,6 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
-#include <random>
 
 #include "graph/printer.h"
 #include "graph/verify.h"
@@ -12,24 +11,15 @@
 #include "interp/graph_interp.h"
 #include "ops/composites/composites.h"
 #include "ops/op_table.h"
+#include "random_numbers.h"
 
 namespace tessera {
 namespace {
 
 using Ints = std::vector<int64_t>;
 
-class Random {
- public:
-  explicit Random(unsigned seed) : random_(seed) {}
-  int64_t pick(int64_t low, int64_t high) { return std::uniform_int_distribution<int64_t>(low, high)(random_); }
-  double real(double low, double high) { return std::uniform_real_distribution<double>(low, high)(random_); }
-
- private:
-  std::mt19937 random_;
-};
-
 TEST(CancelQuantisation, GivesTheSameBytes) {
-  Random random(7);
+  RandomNumbers random(7);
   const OpTable& ops = standard_ops();
   GraphInterpreter evaluator;
   const Target target = reference_machine();

@@ -4,7 +4,6 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
-#include <random>
 
 #include "graph/parser.h"
 #include "graph/printer.h"
@@ -13,20 +12,10 @@
 #include "graph_passes/rewrite/dce.h"
 #include "interp/graph_interp.h"
 #include "ops/op_table.h"
+#include "random_numbers.h"
 
 namespace tessera {
 namespace {
-
-class Random {
- public:
-  explicit Random(unsigned seed) : random_(seed) {}
-  int64_t pick(int64_t low, int64_t high) { return std::uniform_int_distribution<int64_t>(low, high)(random_); }
-  double real(double low, double high) { return std::uniform_real_distribution<double>(low, high)(random_); }
-  bool coin() { return pick(0, 1) == 1; }
-
- private:
-  std::mt19937 random_;
-};
 
 constexpr int64_t kRows = 37, kColumns = 3;
 
@@ -36,7 +25,7 @@ struct Layer {
   double scale[kColumns], bias[kColumns], residual, unit, low, high;
   int64_t zero, share;
 
-  static Layer any(Random& random) {
+  static Layer any(RandomNumbers& random) {
     Layer l{random.coin(),
             random.coin(),
             random.coin(),
@@ -112,7 +101,7 @@ struct Layer {
 };
 
 TEST(ScaleSumsOnce, GivesTheSameBytesButForTies) {
-  Random random(11);
+  RandomNumbers random(11);
   GraphInterpreter evaluator;
   const Target target = reference_machine();
   const PassContext ctx{standard_ops(), evaluator, target, 3};
@@ -151,7 +140,7 @@ TEST(ScaleSumsOnce, GivesTheSameBytesButForTies) {
 
 // What requantises by one factor is moved from signed bytes to unsigned ones, to the bit.
 TEST(ScaleSumsOnce, KeepsOneFactorToTheBit) {
-  Random random(12);
+  RandomNumbers random(12);
   GraphInterpreter evaluator;
   const Target target = reference_machine();
   const PassContext ctx{standard_ops(), evaluator, target, 3};
