@@ -6,6 +6,7 @@
 #include <charconv>
 #include <cmath>
 #include <map>
+#include <queue>
 #include <tuple>
 #include <unordered_map>
 #include <utility>
@@ -70,11 +71,22 @@ class Simulation {
   SimulatedRanks run() {
     const auto count = static_cast<size_t>(ranks_);
     now_.assign(count, 0);
-    link_free_.assign(count, 0);
+    for (const NetworkLevel& level : network_) {
+      const size_t units = count / static_cast<size_t>(level.ranks) + 1;
+      out_free_.emplace_back(units, 0);
+      in_free_.emplace_back(units, 0);
+    }
     next_.assign(count, 0);
     waits_for_.assign(count, kNothing);
     for (int64_t r = ranks_; r-- > 0;) open_.push_back(r);
-    while (!open_.empty()) {
+    while (!open_.empty() || !sends_.empty()) {
+      if (open_.empty()) {
+        // Whoever waits goes on later than the first of these.
+        const int64_t sender = sends_.top().second;
+        sends_.pop();
+        send(sender, steps_of(sender)[next_[static_cast<size_t>(sender)]++]);
+        open_.push_back(sender);
+      }
       const int64_t rank = open_.back();
       open_.pop_back();
       while (next_[static_cast<size_t>(rank)] < steps_of(rank).size() && does_next(rank))
@@ -176,7 +188,7 @@ class Simulation {
     switch (step.kind) {
       case RankStep::Kind::kWork: now_[r] += step.seconds; return true;
       case RankStep::Kind::kCollective: return comes(rank, step);
-      case RankStep::Kind::kSend: send(rank, step); return true;
+      case RankStep::Kind::kSend: sends_.emplace(now_[r], rank); return false;
       case RankStep::Kind::kReceive: {
         const uint64_t message = message_number(peer_of(rank, step.peer), rank, step.message);
         const auto there = arrived_.find(message);
@@ -224,28 +236,23 @@ class Simulation {
            static_cast<uint64_t>(to);
   }
 
-  // All ranks of a stage send to the stage that stands `shift` places further.
-  const Links& between_stages(int64_t stage, int64_t shift) {
-    const auto known = messages_.find({stage, shift});
-    if (known != messages_.end()) return known->second;
-    std::vector<int64_t> next(static_cast<size_t>(ranks_), -1);
-    for (int64_t r = 0; r < ranks_; ++r)
-      if (stage_[static_cast<size_t>(r)] == stage) next[static_cast<size_t>(r)] = peer_of(r, shift);
-    return messages_.try_emplace({stage, shift}, network_, next).first->second;
-  }
-
+  // Messages of one link go over it one behind the other, in the order in which they are sent.
   void send(int64_t rank, const RankStep& step) {
-    const auto r = static_cast<size_t>(rank);
     const int64_t peer = peer_of(rank, step.peer);
-    const Way& way = between_stages(stage_[r], step.peer).from(rank);
-    const double begin = std::max(now_[r], link_free_[r]),
-                 takes = static_cast<double>(step.bytes) * way.seconds_per_byte;
-    link_free_[r] = begin + takes;
-    for (size_t k = 0; k < network_.size(); ++k)
-      if (rank / network_[k].ranks != peer / network_[k].ranks)
-        result_.link_bytes[k] += static_cast<double>(step.bytes);
+    const auto unit = [&](size_t level, int64_t of) { return static_cast<size_t>(of / network_[level].ranks); };
+    const auto bytes = static_cast<double>(step.bytes);
+    double begin = now_[static_cast<size_t>(rank)], takes = 0, latency = 0;
+    for (size_t k = 0; k < network_.size() && unit(k, rank) != unit(k, peer); ++k) {
+      begin = std::max({begin, out_free_[k][unit(k, rank)], in_free_[k][unit(k, peer)]});
+      takes = std::max(takes, bytes / network_[k].bytes_per_second);
+      latency = network_[k].latency_seconds;  // of the outermost level
+    }
+    for (size_t k = 0; k < network_.size() && unit(k, rank) != unit(k, peer); ++k) {
+      out_free_[k][unit(k, rank)] = in_free_[k][unit(k, peer)] = begin + bytes / network_[k].bytes_per_second;
+      result_.link_bytes[k] += bytes;
+    }
     const uint64_t message = message_number(rank, peer, step.message);
-    arrived_[message] = begin + takes + way.latency;
+    arrived_[message] = begin + takes + latency;
     if (waits_for_[static_cast<size_t>(peer)] != message) return;
     waits_for_[static_cast<size_t>(peer)] = kNothing;
     open_.push_back(peer);
@@ -257,13 +264,15 @@ class Simulation {
   const int64_t ranks_;
   std::vector<int64_t> stage_;  // by rank
   SimulatedRanks result_;
-  std::vector<double> now_, link_free_;  // by rank
-  std::vector<size_t> next_;             // by rank: its next step
-  std::vector<uint64_t> waits_for_;      // by rank: a message
-  std::vector<int64_t> open_;            // ranks that may go on
+  std::vector<double> now_;                              // by rank
+  std::vector<std::vector<double>> out_free_, in_free_;  // by level and unit: when its link is free
+  std::vector<size_t> next_;                             // by rank: its next step
+  std::vector<uint64_t> waits_for_;                      // by rank: a message
+  std::vector<int64_t> open_;                            // ranks that may go on
+  using Send = std::pair<double, int64_t>;               // when, and who
+  std::priority_queue<Send, std::vector<Send>, std::greater<>> sends_;
   std::map<std::string, Axis> axes_;
   std::map<std::pair<std::string, int64_t>, Links> rings_;  // by axis and shift
-  std::map<std::pair<int64_t, int64_t>, Links> messages_;   // by stage that sends, and shift
   std::map<std::tuple<std::string, CollectiveKind, int64_t>, Times> times_;
   std::unordered_map<uint64_t, double> arrived_;  // by message
 };
