@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """One training by 1, 2, 4 and 8 processes, whatever they share: batches, layers, stages, or all three. In deterministic mode
-the losses and weights of one process, to the last bit, where layers are not shared, and of a perceptron where they are; else
-its losses within 1e-5 (kernels of a part of a normalisation or of attention may add in another order).
+the losses and weights of one process, to the last bit, where layers are not shared, and of a perceptron where two share them;
+else its losses within 1e-5 (kernels of a part of a normalisation or of attention may add in another order).
     training_meshes.py TESSERA [unittest options]"""
 
 import json
@@ -103,7 +103,8 @@ class TrainingMeshes(CliTest):
                 worst = max(abs(a - b) / max(1, abs(b)) for a, b in zip(shared["losses"], alone["losses"], strict=True))
                 print(f"{model} {mesh}: {len(alone['losses'])} losses, {worst:.1e} apart at most; parameters of a process "
                       f"{shared['parameter_bytes']} of {alone['parameter_bytes']} bytes", flush=True)
-                if not deterministic or (model != "perceptron" and "model" in mesh):
+                # A quarter of the perceptron's layers has four columns, whose kernels add in another order.
+                if not deterministic or mesh == "model=4" or (model != "perceptron" and "model" in mesh):
                     self.assertLess(worst, 1e-5)
                     continue
                 self.assertEqual(shared["losses"], alone["losses"])

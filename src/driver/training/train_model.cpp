@@ -317,7 +317,7 @@ TrainingOutcome Training::run(const TrainingWatch& watch, bool keep_interrupted)
   std::optional<Finish> finish;
   if (settings_.with_step) write_bundle(request_, step_graph_, *whole_, learnt_);
   else if (!request_.output.empty() &&
-           (process_.is_first() || whole_->is_shared(0)))  // all ranks have parts of what is written
+           (process_.is_first() || whole_->any_is_shared()))  // all ranks have parts of what is written
     finish = finish_of(request_, *step_, *whole_, *pruner_, learnt_);
   if (process_.is_first() && finish) write_trained(request_, *finish);
   if (pruner_->is_used()) outcome.sparsity = pruner_->sparsity(*step_);

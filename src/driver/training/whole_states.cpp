@@ -79,6 +79,12 @@ bool WholeStates::is_here(const Home& home) const {
          std::find(home.stages.begin(), home.stages.end(), parallel_.pipeline.stage) != home.stages.end();
 }
 
+bool WholeStates::any_is_shared() const {
+  for (size_t i = 0; i < size(); ++i)
+    if (is_shared(i)) return true;
+  return false;
+}
+
 size_t WholeStates::find(const std::string& name) const {
   for (size_t i = 0; i < infos_.size(); ++i)
     if (infos_[i].name == name) return i;

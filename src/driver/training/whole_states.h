@@ -36,6 +36,7 @@ class WholeStates {
   bool is_shared(size_t state) const {
     return homes_[state].is_cut || homes_[state].dim || !homes_[state].stages.empty();
   }
+  bool any_is_shared() const;
   // A copy. Of one that is shared, all ranks must ask at the same time.
   Tensor get(size_t state) const;
   void set(size_t state, const Tensor& whole);
