@@ -103,7 +103,7 @@ std::optional<Linear> plus(Linear a, const Linear& b) {
 // A conversion to a byte: of round(number / scale) + zero, within limits.
 struct Quantized {
   ValueId number = -1;
-  bool is_scaled_once = false;  // the number is a product by one factor, and is not divided
+  bool is_scaled_once = false;  // the number is not divided: its factor is the one that was asked for
   double scale = 1, zero = 0, low = -kInfinity, high = kInfinity;
 };
 
@@ -188,7 +188,7 @@ class Scaler {
     q.number = at;
     const Node* div = graph_.producer(at);
     if (!is_op(div, "div")) {
-      q.is_scaled_once = is_op(div, "mul");
+      q.is_scaled_once = true;
       return q;
     }
     const auto scale = number(div->inputs[1]);
@@ -268,7 +268,8 @@ class Scaler {
     const auto op = [&](const char* name, std::vector<ValueId> inputs, Attrs attrs = {}) {
       return builder_.add(ctx_.ops.get(name), std::move(inputs), std::move(attrs));
     };
-    // An operator that requantises says its factor, and what ties become.
+    // An operator that requantises says its factor and what it adds, and a reader may have chosen these to give other
+    // integers' rounding to the bit.
     if (q.is_scaled_once && more == 0) return {};
     const double shift = q.zero + more, behind = q.is_scaled_once ? shift : 0;  // added before and behind rounding
     ValueId sum = q.is_scaled_once ? rewriter_.mapped(q.number) : fused_sum(linear, shift, node);

@@ -8,7 +8,8 @@
 //
 // Results differ by the rounding of f32: a byte is the next one where the exact number lies so near the middle of two.
 // What has no sum of products of integers, or more than three parts, stays as it is, and so do layers that an
-// accelerator takes: its instructions compute what the model says.
+// accelerator takes: its instructions compute what the model says. Where nothing is divided, the numbers are kept: an
+// operator that requantises says its factors, to the bit.
 //
 // before:
 //   graph @main(%x: i32[2,4], %w: i32[4,2]) -> (%y: u8[2,2]) {
