@@ -7,20 +7,16 @@
 #include <optional>
 
 #include "arith/simplify.h"
+#include "loop_passes/byte_exprs.h"
 
 namespace tessera::inline loop_passes {
 namespace {
 
-constexpr double kMagic = 0x1.8p23;         // as a float its lowest 22 bits are 0, and one step is 1
 constexpr double kMostMagnitude = 1 << 20;  // of what is added to it
 constexpr int64_t kMostValues = 256;        // of an operand of a quotient
 
-bool is_binary(const Expr& e, BinaryOp op) { return e->kind == ExprKind::kBinary && e->binary == op; }
 bool is_byte(DType dtype) { return dtype == DType::kI8 || dtype == DType::kU8; }
 
-std::optional<double> as_float(const Expr& e) {
-  return e->kind == ExprKind::kConst && e.dtype() == DType::kF32 ? std::optional(e->float_value) : std::nullopt;
-}
 bool is_whole(double value) { return std::floor(value) == value && std::abs(value) <= kMostMagnitude; }
 
 // An integer constant that is added to (or, negated, taken off) `e`, which becomes the rest; 0 when there is none.
@@ -48,9 +44,9 @@ struct Rounded {
 void take_floor(Rounded& r) {
   const Expr& e = r.number;
   if (e->kind != ExprKind::kSelect || !is_binary(e->operands[0], BinaryOp::kGt)) return;
-  const auto low = as_float(e->operands[2]);
+  const auto low = as_f32(e->operands[2]);
   if (!low || !is_whole(*low) || *low + r.zero < r.low || *low + r.zero > r.high ||
-      as_float(e->operands[0]->operands[1]) != low || !structurally_equal(e->operands[0]->operands[0], e->operands[1]))
+      as_f32(e->operands[0]->operands[1]) != low || !structurally_equal(e->operands[0]->operands[0], e->operands[1]))
     return;
   r.low = *low + r.zero;
   r.nan_is_low = true;
@@ -64,8 +60,8 @@ std::optional<Rounded> match_rounded(const Expr& e) {
   Expr at = e->operands[0];
   std::vector<std::pair<BinaryOp, double>> limits;  // outermost first
   while (is_binary(at, BinaryOp::kMin) || is_binary(at, BinaryOp::kMax)) {
-    const size_t side = as_float(at->operands[0]) ? 0 : 1;
-    const auto limit = as_float(at->operands[side]);
+    const size_t side = as_f32(at->operands[0]) ? 0 : 1;
+    const auto limit = as_f32(at->operands[side]);
     if (!limit || !is_whole(*limit)) return std::nullopt;
     limits.emplace_back(at->binary, *limit);
     at = at->operands[1 - side];
@@ -79,7 +75,7 @@ std::optional<Rounded> match_rounded(const Expr& e) {
     for (double* end : {&result.low, &result.high})
       *end = op == BinaryOp::kMin ? std::min(*end, limit) : std::max(*end, limit);
   }
-  result.zero = take_constant(at, as_float);
+  result.zero = take_constant(at, as_f32);
   if (!is_whole(result.zero) || at->kind != ExprKind::kUnary || at->unary != UnaryOp::kRound) return std::nullopt;
   result.number = at->operands[0];
   take_floor(result);
@@ -88,20 +84,17 @@ std::optional<Rounded> match_rounded(const Expr& e) {
   return result;
 }
 
-Expr number_of(double value) { return const_float(DType::kF32, value); }
-
 // The number without what is beyond the limits, before zero is added; NaN becomes the lower one, or what is 0 then.
 Expr limited(const Rounded& r) {
   Expr x = r.number;
-  if (r.low != 0 && !r.nan_is_low) x = select(unary(UnaryOp::kIsNan, x), number_of(-r.zero), x);
-  const Expr low = number_of(r.low - r.zero);
-  return min(select(x > low, x, low), number_of(r.high - r.zero));
+  if (r.low != 0 && !r.nan_is_low) x = select(unary(UnaryOp::kIsNan, x), f32_number(-r.zero), x);
+  return within(x, r.low - r.zero, r.high - r.zero);
 }
 
 Expr to_byte(const Rounded& r, DType dtype) {
   // An odd number would make halves odd that are to be even.
   const bool even = std::fmod(r.zero, 2) == 0;
-  const Expr sum = limited(r) + number_of(kMagic + (even ? r.zero : 0));
+  const Expr sum = limited(r) + f32_number(kRoundingAddend + (even ? r.zero : 0));
   const Expr bits = bitcast(DType::kI32, sum);
   return cast(dtype, even ? bits : bits + const_int(DType::kI32, static_cast<int64_t>(r.zero)));
 }
@@ -120,7 +113,7 @@ std::optional<Expr> as_float_again(const Expr& e) {
   if (!rounded) return std::nullopt;
   const Expr value = unary(UnaryOp::kRound, limited(*rounded));
   added += rounded->zero;
-  return added == 0 ? value : value + number_of(added);
+  return added == 0 ? value : value + f32_number(added);
 }
 
 // The least and the largest of the numbers that `e` may be, where these are integers and few.
@@ -139,15 +132,14 @@ std::optional<std::pair<int64_t, int64_t>> few_integers(const Expr& e) {
   if (e.dtype() == DType::kU8) return range(0, 255);
   if (e.dtype() == DType::kI8) return range(-128, 127);
   Expr rest = e;
-  const double added = e.dtype() == DType::kI32 ? take_constant(rest, as_int) : take_constant(rest, as_float);
+  const double added = e.dtype() == DType::kI32 ? take_constant(rest, as_int) : take_constant(rest, as_f32);
   if (added != 0 && e.dtype() != DType::kI64) return moved(rest, added);
   if (e->kind != ExprKind::kUnary || e->unary != UnaryOp::kRound || !is_binary(e->operands[0], BinaryOp::kMin))
     return std::nullopt;
   // round(min(select(x > low, x, low), high)) is never NaN.
   const Expr &floor = e->operands[0]->operands[0], &high = e->operands[0]->operands[1];
   if (floor->kind != ExprKind::kSelect || !is_binary(floor->operands[0], BinaryOp::kGt)) return std::nullopt;
-  const auto low = as_float(floor->operands[2]), limit = as_float(floor->operands[0]->operands[1]),
-             top = as_float(high);
+  const auto low = as_f32(floor->operands[2]), limit = as_f32(floor->operands[0]->operands[1]), top = as_f32(high);
   const bool fits =
       low && top && limit == low && structurally_equal(floor->operands[0]->operands[0], floor->operands[1]);
   return fits ? range(*low, *top) : std::nullopt;
@@ -181,12 +173,12 @@ class Quotient {
       }
     }
     if (!equal) return {};
-    return fma(dividend_, number_of(inverse_), dividend_ * number_of(rest_));
+    return fma(dividend_, f32_number(inverse_), dividend_ * f32_number(rest_));
   }
 
  private:
   bool find_leaves(const Expr& e) {
-    if (as_float(e)) return true;
+    if (as_f32(e)) return true;
     if (const auto range = few_integers(e)) {
       for (const auto& [leaf, known] : leaves_)
         if (structurally_equal(leaf, e)) return true;
@@ -200,7 +192,7 @@ class Quotient {
   }
 
   float value(const Expr& e) const {
-    if (const auto number = as_float(e)) return static_cast<float>(*number);
+    if (const auto number = as_f32(e)) return static_cast<float>(*number);
     for (size_t i = 0; i < leaves_.size(); ++i)
       if (structurally_equal(leaves_[i].first, e)) return values_[i];
     const float a = value(e->operands[0]), b = value(e->operands[1]);
@@ -263,7 +255,7 @@ class Combination {
 
   // In numbers that are not rounded. Integers less a constant are counted from zero.
   std::optional<Parts> parts_of(const Expr& e) {
-    if (const auto number = as_float(e)) return Parts{{0, 0}, *number};
+    if (const auto number = as_f32(e)) return Parts{{0, 0}, *number};
     if (const auto range = few_integers(e)) {
       Expr leaf = e;
       double added = 0;
@@ -272,7 +264,7 @@ class Combination {
         added = take_constant(integer, as_int);
         if (added != 0) leaf = cast(DType::kF32, integer);
       } else {
-        added = take_constant(leaf, as_float);
+        added = take_constant(leaf, as_f32);
       }
       size_t i = 0;
       while (i < leaves_.size() && !structurally_equal(leaves_[i].first, leaf)) ++i;
@@ -314,7 +306,7 @@ class Combination {
   }
 
   float exact(const Expr& e) const {
-    if (const auto number = as_float(e)) return static_cast<float>(*number);
+    if (const auto number = as_f32(e)) return static_cast<float>(*number);
     for (size_t i = 0; i < leaves_.size(); ++i)
       if (structurally_equal(leaves_[i].first, e)) return values_[i];
     // An integer less a constant.
@@ -366,10 +358,10 @@ class Combination {
   }
 
   Expr combined() const {
-    const Expr &a = leaves_[0].first, first = number_of(factors_[0]);
-    if (leaves_.size() < 2) return added_ == 0 ? a * first : fma(a, first, number_of(added_));
-    const Expr b = leaves_[1].first, second = number_of(factors_[1]);
-    return fma(a, first, added_ == 0 ? b * second : fma(b, second, number_of(added_)));
+    const Expr &a = leaves_[0].first, first = f32_number(factors_[0]);
+    if (leaves_.size() < 2) return added_ == 0 ? a * first : fma(a, first, f32_number(added_));
+    const Expr b = leaves_[1].first, second = f32_number(factors_[1]);
+    return fma(a, first, added_ == 0 ? b * second : fma(b, second, f32_number(added_)));
   }
 
   Rounded rounded_;
@@ -406,8 +398,8 @@ class ScaledNumber {
       const float first = first_that_reaches(byte);
       if (multiplied(first) < byte || multiplied(std::nextafter(first, -HUGE_VALF)) >= byte) return std::nullopt;
     }
-    result.number = base * number_of(inverse_);
-    if (rest_ != 0) result.number = fma(base, number_of(inverse_), base * number_of(rest_));
+    result.number = base * f32_number(inverse_);
+    if (rest_ != 0) result.number = fma(base, f32_number(inverse_), base * f32_number(rest_));
     return result;
   }
 
@@ -418,8 +410,8 @@ class ScaledNumber {
     const BinaryOp op = e->binary;
     const bool is_quotient = op == BinaryOp::kDiv;
     if (!is_quotient && op != BinaryOp::kMul && op != BinaryOp::kMin && op != BinaryOp::kMax) return false;
-    const size_t side = !is_quotient && as_float(e->operands[0]) ? 0 : 1;
-    const auto constant = as_float(e->operands[side]);
+    const size_t side = !is_quotient && as_f32(e->operands[0]) ? 0 : 1;
+    const auto constant = as_f32(e->operands[side]);
     if (!constant || !std::isfinite(*constant)) return false;
     const bool scales = is_quotient || op == BinaryOp::kMul;
     if (scales && !(*constant > 0x1p-60 && *constant < 0x1p60)) return false;
@@ -470,7 +462,7 @@ class ScaledNumber {
 
 Expr without_division(const Expr& e, const Target& target) {
   if (target.has_fma() && e.dtype() == DType::kF32 && is_binary(e, BinaryOp::kDiv))
-    if (const auto divisor = as_float(e->operands[1])) return Quotient(e->operands[0], *divisor).replaced();
+    if (const auto divisor = as_f32(e->operands[1])) return Quotient(e->operands[0], *divisor).replaced();
   return {};
 }
 
@@ -491,29 +483,6 @@ Expr moved_back(const Expr& e) {
   return at->operands[0].dtype() == e.dtype() ? at->operands[0] : Expr();
 }
 
-// What stands for an intrinsic's pattern stays as the pattern has it.
-Stmt rewrite(const Stmt& s, const std::function<Expr(const Expr&)>& value_of) {
-  switch (s->kind) {
-    case StmtKind::kSeq: {
-      std::vector<Stmt> stmts;
-      for (const Stmt& child : s->stmts) stmts.push_back(rewrite(child, value_of));
-      return seq(std::move(stmts));
-    }
-    case StmtKind::kStore: {
-      const Expr value = value_of(s->value);
-      return value.same_node(s->value) ? s : store(s->buffer, s->indices, value);
-    }
-    case StmtKind::kIf:
-      return if_then(s->condition, rewrite(s->stmts[0], value_of),
-                     s->stmts.size() > 1 ? rewrite(s->stmts[1], value_of) : Stmt());
-    case StmtKind::kAlloc: return alloc(s->buffer, rewrite(s->stmts[0], value_of));
-    case StmtKind::kTensorized: return s;
-    case StmtKind::kFor: break;
-  }
-  const Stmt loop = for_loop(s->var, s->begin, s->extent, s->for_kind, rewrite(s->stmts[0], value_of));
-  return keep_prefetch(loop, s, [](const Expr& index) { return index; });
-}
-
 }  // namespace
 
 LoopProgram byte_rounding(const LoopProgram& program, const LoopPassContext& ctx) {
@@ -522,7 +491,7 @@ LoopProgram byte_rounding(const LoopProgram& program, const LoopPassContext& ctx
   if (!any) return program;
   LoopProgram result = program;
   // Floats of bytes first: what is left is stored as bytes.
-  result.body = rewrite(program.body, [&](const Expr& value) {
+  const auto rounded_value = [&](const Expr& value) {
     const Expr own = transform(value, moved_back);
     const Expr floats = transform(own, [](const Expr& e) { return as_float_again(e).value_or(Expr()); });
     const Expr combined = transform(floats, [&](const Expr& e) -> Expr {
@@ -535,6 +504,11 @@ LoopProgram byte_rounding(const LoopProgram& program, const LoopPassContext& ctx
       return to_byte(*rounded, e.dtype());
     });
     return transform(combined, [&](const Expr& e) { return without_division(e, ctx.target); });
+  };
+  result.body = rewrite_statements(program.body, [&](const Stmt& s) -> Stmt {
+    if (s->kind != StmtKind::kStore) return {};
+    const Expr value = rounded_value(s->value);
+    return value.same_node(s->value) ? Stmt() : store(s->buffer, s->indices, value);
   });
   return result;
 }
