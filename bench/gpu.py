@@ -284,7 +284,7 @@ def step_products(machine, results):
 def step_narrow(machine, results):
     """Products of bf16 with sums in f32."""
     random = np.random.default_rng(6)
-    for m, k, n in PRODUCTS:
+    for m, k, n in [*PRODUCTS, (8192, 8192, 8192)]:
         a, b = random.standard_normal((m, k), dtype=np.float32), random.standard_normal((k, n), dtype=np.float32) / np.float32(k ** 0.5)
         weights = model_of([helper.make_node("MatMul", ["a", "b"], ["y"])], {"a": a}, {"y": [m, n]}, [("b", b)])
         pair = []  # PyTorch's operands, rounded before its time is taken
@@ -311,16 +311,25 @@ def step_convolutions(machine, results, images=32):
 
 
 def step_attention(machine, results):
+    """In f32 and, with queries, keys and values rounded, in bf16: PyTorch's operands are rounded before its time is taken."""
     random = np.random.default_rng(5)
-    for batch, heads, length, width in ((1, 12, 128, 64), (4, 16, 1024, 64), (1, 16, 4096, 64)):
+    cases = [("f32", 1, 12, 128, 64), ("f32", 4, 16, 1024, 64), ("f32", 1, 16, 4096, 64), ("bf16", 1, 12, 128, 64),
+             ("bf16", 4, 16, 4096, 64), ("bf16", 4, 16, 4096, 128)]
+    for precision, batch, heads, length, width in cases:
         q, k, v = (random.standard_normal((batch, heads, length, width), dtype=np.float32) for _ in range(3))
         node = helper.make_node
         nodes = [node("Transpose", ["k"], ["kt"], perm=[0, 1, 3, 2]), node("MatMul", ["q", "kt"], ["s"]), node("Mul", ["s", "f"], ["t"]),
                  node("Softmax", ["t"], ["p"], axis=-1), node("MatMul", ["p", "v"], ["y"])]
         model = model_of(nodes, {"q": q, "k": k, "v": v}, {"y": q.shape}, [("f", np.array(width ** -0.5, np.float32))])
-        results.add(f"attention {batch}x{heads}x{length}x{width} f32", lambda: operator_case(
-            machine, model, {"q": q, "k": k, "v": v}, lambda *qkv: torch.nn.functional.scaled_dot_product_attention(*qkv), [q, k, v],
-            4 * batch * heads * length * length * width, "TFLOP/s"))
+        rounded = []
+
+        def attention(*qkv, rounded=rounded, precision=precision):
+            if not rounded:
+                rounded += [t.bfloat16() if precision == "bf16" else t for t in qkv]
+            return torch.nn.functional.scaled_dot_product_attention(*rounded)
+        results.add(f"attention {batch}x{heads}x{length}x{width} {precision}", lambda: operator_case(
+            machine, model, {"q": q, "k": k, "v": v}, attention, [q, k, v], 4 * batch * heads * length * length * width, "TFLOP/s",
+            **({"bound": 2e-2, "options": ("--precision", "bf16")} if precision == "bf16" else {})))
 
 
 def step_torch(_, results):

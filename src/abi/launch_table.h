@@ -4,7 +4,8 @@
  *   //tsr 1 OpenCL                         version, language
  *   //tsr limits 256 8256 0                threads of a block and bytes that it shares, at most; whether f64 is used
  *   //tsr operation op_3 4 0 1             entry, buffers, symbols, launches: those of the rows that follow
- *   //tsr launch k3_conv 49 1 1 16 16 1    kernel, blocks along x, y and z, threads along x, y and z
+ *   //tsr launch k3_conv 49 1 1 16 16 1    kernel, blocks along x, y and z, threads along x, y and z; and, where the
+ *                                          kernel does not declare it, the bytes that a block shares
  *
  * Blocks are numbers, or formulas of the operation's symbols: terms behind one another, with what is done to the last
  * two behind them ("s0,63,+,64,/" are tiles of 64 of the first symbol). / and % round down, < is the smaller one of two
@@ -36,6 +37,7 @@ typedef struct tsr_launch_row {
   char kernel[160];
   char blocks[3][TSR_BLOCKS_TEXT];
   unsigned long long threads[3];
+  unsigned long long shared_bytes; /* that the launch asks for: 0 where the kernel declares what it has */
 } tsr_launch_row;
 
 #define TSR_TABLE_LINE 1024
@@ -57,8 +59,9 @@ static inline int tsr_is_operation(const char* line, tsr_operation_row* row) {
   return sscanf(line, "operation %47s %u %u %u", row->entry, &row->num_args, &row->num_sizes, &row->num_launches) == 4;
 }
 static inline int tsr_is_launch(const char* line, tsr_launch_row* row) {
-  return sscanf(line, "launch %159s %127s %127s %127s %llu %llu %llu", row->kernel, row->blocks[0], row->blocks[1],
-                row->blocks[2], row->threads, row->threads + 1, row->threads + 2) == 7;
+  row->shared_bytes = 0;
+  return sscanf(line, "launch %159s %127s %127s %127s %llu %llu %llu %llu", row->kernel, row->blocks[0], row->blocks[1],
+                row->blocks[2], row->threads, row->threads + 1, row->threads + 2, &row->shared_bytes) >= 7;
 }
 
 /* What a formula of blocks gives for these symbols, 0 for less. Answers 0 when it is none, or a number is too large. */

@@ -2,12 +2,12 @@
 
 #include <algorithm>
 #include <functional>
-#include <map>
 #include <set>
 #include <utility>
 
 #include <fmt/format.h>
 
+#include "device/barriers.h"
 #include "loop/printer.h"
 #include "types/dtype.h"
 
@@ -30,31 +30,6 @@ bool has_axis(const Stmt& s, bool (*is_axis)(ForKind)) {
 bool has_threads(const Stmt& s) { return has_axis(s, is_thread_axis); }
 bool has_blocks(const Stmt& s) { return has_axis(s, is_block_axis); }
 
-// Memory that several threads reach, as far as a statement or expression touches it: with whether the first thread of
-// a block alone does.
-struct Touched {
-  std::map<const Buffer*, bool> reads, writes;
-
-  static void add(std::map<const Buffer*, bool>& to, const Buffer* buffer, bool first_alone) {
-    const auto [it, is_new] = to.try_emplace(buffer, first_alone);
-    if (!is_new) it->second = it->second && first_alone;
-  }
-  void add(const Touched& other) {
-    for (const auto& [buffer, first_alone] : other.reads) add(reads, buffer, first_alone);
-    for (const auto& [buffer, first_alone] : other.writes) add(writes, buffer, first_alone);
-  }
-  bool conflicts(const Touched& later) const {
-    const auto meet = [](const auto& a, const auto& b) {
-      return std::any_of(a.begin(), a.end(), [&](const auto& touch) {
-        const auto other = b.find(touch.first);
-        return other != b.end() && !(touch.second && other->second);
-      });
-    };
-    return meet(writes, later.reads) || meet(writes, later.writes) || meet(reads, later.writes);
-  }
-  void clear() { *this = {}; }
-};
-
 class LaunchMaker {
  public:
   Launch run(const Stmt& body) {
@@ -62,8 +37,7 @@ class LaunchMaker {
     launch_.threads = {1, 1, 1};
     find_extents(body);
     launch_.body = shape(body);
-    Touched pending;
-    place_barriers(launch_.body, pending);
+    place_barriers(launch_, nests_);
     return std::move(launch_);
   }
   const std::string& problem() const { return problem_; }
@@ -150,7 +124,6 @@ class LaunchMaker {
     const size_t own = buffer.scope == MemoryScope::kRegister ? dimensions_of_threads(s) : 0;
     if (own == 0) {
       launch_.shared.push_back(s->buffer);
-      shared_.insert(&buffer);
       launch_.shared_bytes += (dtype_bytes(buffer.dtype, elements) + 15) / 16 * 16;
       return alloc(s->buffer, shape(s->stmts[0]));
     }
@@ -212,83 +185,9 @@ class LaunchMaker {
     return alloc(own, shape(body));
   }
 
-  Touched touched_by(const Stmt& s) const {
-    bool first_alone = true;
-    walk(
-        s,
-        [&](const Stmt& node) {
-          if (node->kind == StmtKind::kFor && is_thread_axis(node->for_kind))
-            first_alone = first_alone && is_const_int(node->extent, 1);
-        },
-        nullptr);
-    Touched result;
-    walk(
-        s,
-        [&](const Stmt& node) {
-          if (node->kind == StmtKind::kStore && is_common(*node->buffer))
-            Touched::add(result.writes, node->buffer.get(), first_alone);
-        },
-        [&](const Expr& e) {
-          if (e->kind == ExprKind::kLoad && is_common(*e->buffer))
-            Touched::add(result.reads, e->buffer.get(), first_alone);
-        });
-    return result;
-  }
-  bool is_common(const Buffer& buffer) const {
-    return buffer.scope == MemoryScope::kGlobal || shared_.contains(&buffer);
-  }
-  Touched read_by(const Expr& e) const {
-    Touched result;
-    if (e)
-      walk(e, [&](const Expr& node) {
-        if (node->kind == ExprKind::kLoad && is_common(*node->buffer))
-          Touched::add(result.reads, node->buffer.get(), false);
-      });
-    return result;
-  }
-
-  // `pending`: what threads have touched since all have waited.
-  void reach(const Stmt& s, const Touched& touches, Touched& pending) {
-    if (pending.conflicts(touches)) {
-      launch_.barriers.insert(s.get());
-      pending.clear();
-    } else if (launch_.barriers.contains(s.get())) {
-      pending.clear();
-    }
-    pending.add(touches);
-  }
-
-  void place_barriers(const Stmt& s, Touched& pending) {
-    if (nests_.contains(s.get())) return reach(s, touched_by(s), pending);
-    if (s->kind == StmtKind::kIf) {
-      reach(s, read_by(s->condition), pending);
-      Touched after = pending;  // where the condition does not hold
-      for (size_t arm = 0; arm < s->stmts.size(); ++arm) {
-        Touched own = pending;
-        place_barriers(s->stmts[arm], own);
-        if (arm == 0 && s->stmts.size() == 2) after = own;
-        else after.add(own);
-      }
-      pending = std::move(after);
-      return;
-    }
-    if (s->kind == StmtKind::kFor && !is_block_axis(s->for_kind)) {
-      Touched bounds = read_by(s->begin);
-      bounds.add(read_by(s->extent));
-      reach(s, bounds, pending);
-      const Touched before = pending;
-      place_barriers(s->stmts[0], pending);                                   // the first iteration
-      if (!is_const_int(s->extent, 1)) place_barriers(s->stmts[0], pending);  // any later one
-      if (as_int(s->extent).value_or(0) < 1) pending.add(before);
-      return;
-    }
-    for (const Stmt& child : s->stmts) place_barriers(child, pending);
-  }
-
   Launch launch_;
   std::string problem_;
   std::set<const StmtNode*> nests_;
-  std::set<const Buffer*> shared_;
   std::vector<Stmt> keep_;
 };
 

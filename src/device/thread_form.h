@@ -1,7 +1,8 @@
 // The thread form of a kernel: what runs on a GPU's blocks of threads. Loops over axes of blocks and threads mean "in
 // order" in the loop IR (loop/stmt.h); here each becomes the threads that run it at the same time, so what one thread
-// must see of another is said by barriers. They are derived: all threads of a block wait before a nest of thread loops
-// that touches memory which an earlier nest has touched since the last barrier, when one of the two writes.
+// must see of another is said by barriers. They are derived (device/barriers.h): all threads of a block wait before a
+// nest of thread loops that touches memory which an earlier nest has touched since the last barrier, when one of the
+// two writes.
 //
 // before:  blockIdx.x for b in 0..8 {             after:  launch of 8 blocks of 64 threads
 //            alloc part: f32[64] local                      shared part: f32[64]
@@ -19,6 +20,7 @@
 #include <array>
 #include <cstdint>
 #include <string>
+#include <unordered_map>
 #include <unordered_set>
 #include <vector>
 
@@ -34,8 +36,12 @@ struct Launch {
   // others out. Each nest of thread loops has all axes of the block.
   Stmt body;
   std::unordered_set<const StmtNode*> barriers;  // statements of `body` before which all threads of a block wait
-  std::vector<BufferPtr> shared;                 // allocated in `body`
-  int64_t shared_bytes = 0;                      // of all of them
+  // Statements whose asynchronous copies are a group; and those before whose barrier each thread waits until so many of
+  // its latest groups, at most, are under way (device/barriers.h).
+  std::unordered_set<const StmtNode*> copies;
+  std::unordered_map<const StmtNode*, int> waits;
+  std::vector<BufferPtr> shared;  // allocated in `body`
+  int64_t shared_bytes = 0;       // of all of them
 
   int64_t num_threads() const { return threads[0] * threads[1] * threads[2]; }
 };

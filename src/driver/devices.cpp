@@ -60,6 +60,7 @@ constexpr GpuLimits kGpuLimits = {};
 // What every GPU from sm_80 on has: tensor cores, 64 Ki registers for 512 threads at once, and dozens of
 // multiprocessors.
 constexpr GpuLimits kCudaLimits = {.shared_bytes = 48 << 10,
+                                   .staged_bytes = 99 << 10,
                                    .wanted_threads = 48 << 10,
                                    .warp_products = true,
                                    .multiprocessors = 132,
@@ -286,7 +287,10 @@ std::function<std::optional<DeviceProducts>(const Node& node)> device_products(c
       const bool is_named = of_pattern.size() < options.places.size();
       const auto least = [&](int64_t lanes) { return is_named ? 1 : least_filled_lanes(lanes); };
       const UnitProduct& product = roles.product;
-      if (why_none.empty()) products = {product.x_dtype, product.w_dtype, least(product.in), least(product.out)};
+      if (why_none.empty()) products = {product.x_dtype, product.w_dtype, false, least(product.in), least(product.out)};
+    } else if (const DeviceBackEnd* back_end = find_back_end(place.kind);
+               back_end && back_end->gpu && back_end->gpu->warp_products) {
+      products = {.x = DType::kF32, .weights = DType::kF32, .narrow_values = true};
     }
     any = any || products;
     of_pattern.emplace_back(place.pattern, products);

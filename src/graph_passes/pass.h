@@ -16,9 +16,10 @@
 
 namespace tessera::inline graph_passes {
 
-// What a device of the host's multiplies, whatever the host does: bytes of these types.
+// What a device of the host's multiplies, whatever the host does: bytes of these types, where they are bytes.
 struct DeviceProducts {
   DType x = DType::kI8, weights = DType::kI8;
+  bool narrow_values = false;                   // two values of 16-bit floats, neither of which need be a weight
   int64_t least_summed = 1, least_outputs = 1;  // channels: the host takes what has fewer
 };
 

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <deque>
 #include <functional>
 #include <memory>
 #include <numeric>
@@ -14,6 +15,7 @@
 
 #include "arith/int_ops.h"
 #include "interp/scalar_ops.h"
+#include "loop/intrinsic.h"
 #include "support/error.h"
 #include "types/tensor.h"
 
@@ -41,11 +43,12 @@ struct Memory {
   std::vector<bool> written;          // of allocations
   std::vector<Touch> writer, reader;  // of what several threads reach
   std::vector<bool> more_readers;     // since the barrier at which `reader` is
+  std::vector<bool> is_coming;        // by a copy that is under way
 
   int64_t elements() const { return std::accumulate(dims.begin(), dims.end(), int64_t{1}, std::multiplies<>()); }
   void track() {
     const auto count = static_cast<size_t>(elements());
-    writer.resize(count), reader.resize(count), more_readers.resize(count);
+    writer.resize(count), reader.resize(count), more_readers.resize(count), is_coming.resize(count);
   }
 };
 
@@ -69,6 +72,7 @@ class ThreadRun {
           place_ = {x, y, z};
           shared_.clear();
           own_ = std::vector<Stores>(threads_.size());
+          copies_ = std::vector<std::deque<std::vector<Copy>>>(threads_.size());
           Variables variables = symbols_;
           of_block(launch_.body, variables);
           run_pending();
@@ -86,6 +90,10 @@ class ThreadRun {
   // ---- what all threads of a block do ----
 
   void of_block(const Stmt& s, Variables& variables) {
+    if (const auto wait = launch_.waits.find(s.get()); wait != launch_.waits.end()) {
+      run_pending();
+      end_copies(static_cast<size_t>(wait->second));
+    }
     if (launch_.barriers.contains(s.get())) {
       run_pending();
       ++epoch_;
@@ -134,6 +142,7 @@ class ThreadRun {
       thread_ = thread;
       for (auto& [s, variables] : pending_) {
         Variables own = variables;
+        if (launch_.copies.contains(s.get())) copies_of_thread().emplace_back();
         of_thread(s, own);
       }
     }
@@ -154,8 +163,12 @@ class ThreadRun {
   void of_thread(const Stmt& s, Variables& variables) {
     switch (s->kind) {
       case StmtKind::kSeq:
-      case StmtKind::kTensorized:
         for (const Stmt& child : s->stmts) of_thread(child, variables);
+        return;
+      case StmtKind::kTensorized:
+        is_copying_ = s->intrinsic && s->intrinsic->code == IntrinsicCode::kAsyncCopy && !copies_of_thread().empty();
+        of_thread(s->stmts[0], variables);
+        is_copying_ = false;
         return;
       case StmtKind::kFor: {
         const int64_t extent = value(s->extent, variables).i, begin = value(s->begin, variables).i;
@@ -182,15 +195,48 @@ class ThreadRun {
         Memory& memory = memory_of(*s->buffer);
         const int64_t at = place(*s->buffer, memory, s->indices, variables, LoopFault::Kind::kStore);
         touch(*s->buffer, memory, at, true);
+        if (is_copying_ && !memory.is_coming.empty()) {
+          memory.is_coming[static_cast<size_t>(at)] = true;
+          copies_of_thread().back().push_back({s->buffer.get(), at, stored});
+          return;
+        }
         if (!memory.written.empty()) memory.written[static_cast<size_t>(at)] = true;
-        if (is_float(memory.dtype)) write_float(memory.dtype, memory.data, at, stored.d);
-        else write_int(memory.dtype, memory.data, at, stored.i);
+        write(memory, at, stored);
         return;
       }
     }
   }
 
+  // ---- asynchronous copies: as late as they may come ----
+
+  struct Copy {
+    const Buffer* buffer;
+    int64_t at;
+    Value value;
+  };
+  std::deque<std::vector<Copy>>& copies_of_thread() { return copies_[static_cast<size_t>(thread_)]; }
+
+  void end_copies(size_t most_under_way) {
+    for (const int64_t thread : threads_) {
+      thread_ = thread;
+      for (auto& groups = copies_of_thread(); groups.size() > most_under_way; groups.pop_front())
+        for (const auto& [buffer, at, arrived] : groups.front()) {
+          Memory& memory = memory_of(*buffer);
+          memory.is_coming[static_cast<size_t>(at)] = false;
+          touch(*buffer, memory, at, true);
+          memory.written[static_cast<size_t>(at)] = true;
+          write(memory, at, arrived);
+        }
+    }
+    thread_ = 0;
+  }
+
   // ---- memory ----
+
+  static void write(Memory& memory, int64_t at, const Value& value) {
+    if (is_float(memory.dtype)) write_float(memory.dtype, memory.data, at, value.d);
+    else write_int(memory.dtype, memory.data, at, value.i);
+  }
 
   static std::unique_ptr<Memory> allocated(const Buffer& buffer) {
     auto memory = std::make_unique<Memory>();
@@ -223,6 +269,10 @@ class ThreadRun {
   void touch(const Buffer& buffer, Memory& memory, int64_t at, bool stores) {
     if (memory.writer.empty()) return;
     const auto number = static_cast<size_t>(at);
+    if (memory.is_coming[number])
+      fault(LoopFault::Kind::kRace,
+            fmt::format("thread {} of block {} touches element {} of {}, to which a copy is under way", thread_, block_,
+                        at, buffer.name));
     const auto is_unordered = [&](const Touch& other) {
       return other.block >= 0 && (other.block != block_ || (other.epoch == epoch_ && other.thread != thread_));
     };
@@ -310,6 +360,8 @@ class ThreadRun {
   std::vector<int64_t> threads_;  // in the order in which they run
   std::array<int64_t, 3> place_ = {};
   int64_t block_ = 0, thread_ = 0, epoch_ = 0;
+  bool is_copying_ = false;
+  std::vector<std::deque<std::vector<Copy>>> copies_;  // by thread: groups, the oldest first
   Stores shared_;
   std::vector<Stores> own_;                          // by thread
   std::vector<std::pair<Stmt, Variables>> pending_;  // since the last barrier

@@ -32,6 +32,7 @@ enum class IntrinsicCode : uint8_t {
   kPackBytes,     // four vectors of floats, rounded to bytes with saturation
   kTranspose,     // square tiles that are turned
   kWarpProduct,   // a thread's part of products of tiles by the 32 threads of a warp
+  kAsyncCopy,     // 16 bytes that go to memory of the block while the thread goes on (device/barriers.h)
   kBlock,         // a nest that is left alone
 };
 // The names in texts: "multiply_add".

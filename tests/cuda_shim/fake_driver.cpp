@@ -65,6 +65,7 @@ using Launcher = bool (*)(const unsigned* dims, void** parameters);
 struct Function {
   Launcher launcher;
   unsigned num_parameters;  // of 8 bytes each
+  unsigned most_shared = 48 << 10;
 };
 struct Launch {
   const Function* function;
@@ -155,7 +156,8 @@ FAKE(cuDeviceGetName, char* name, int size, int) {
 }
 FAKE(cuDeviceGetAttribute, int* value, int attribute, int) {
   const char* shared = getenv("FAKE_CUDA_SHARED");
-  *value = attribute == 1 ? 1024 : attribute == 8 ? (shared ? atoi(shared) : 48 << 10) : attribute == 75 ? 8 : 0;
+  const int most = shared ? atoi(shared) : attribute == 97 ? 99 << 10 : 48 << 10;  // as sm_86 has
+  *value = attribute == 1 ? 1024 : attribute == 8 || attribute == 97 ? most : attribute == 75 ? 8 : 0;
   return kSuccess;
 }
 FAKE(cuDevicePrimaryCtxRetain, void** result, int) {
@@ -225,11 +227,17 @@ FAKE(cuModuleGetFunction, void** function, void* module, const char* name) {
   *function = &own;
   return kSuccess;
 }
+FAKE(cuFuncSetAttribute, void* function, int attribute, int value) {
+  if (attribute != 8 || value > 99 << 10) return 1;
+  static_cast<Function*>(function)->most_shared = static_cast<unsigned>(value);
+  return kSuccess;
+}
 FAKE(cuLaunchKernel, void* function, unsigned x, unsigned y, unsigned z, unsigned tx, unsigned ty, unsigned tz,
-     unsigned, void* stream, void** parameters, void**) {
+     unsigned shared, void* stream, void** parameters, void**) {
   NEEDS_CONTEXT;
   MAY_FAIL("cuLaunchKernel", 701);
   const auto& own = *static_cast<const Function*>(function);
+  if (shared > own.most_shared) return 1;
   Launch launch{&own, {x, y, z, tx, ty, tz}, {}};
   if (Graph* captured = static_cast<Stream*>(stream)->captured) {
     for (unsigned i = 0; i < own.num_parameters; ++i)

@@ -8,6 +8,7 @@
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <deque>
 #include <functional>
 #include <utility>
 #include <vector>
@@ -36,8 +37,19 @@ namespace cuda_shim {
 
 constexpr size_t kStackBytes = 64 << 10;
 
+// A thread's copies of 16 bytes that have not arrived: groups, the oldest first, and the one that has no end yet.
+struct Copies {
+  struct Copy {
+    void* to;
+    const void* from;
+  };
+  std::deque<std::vector<Copy>> groups;
+  std::vector<Copy> open;
+};
+
 struct Fiber {
   void* stack_pointer = nullptr;
+  Copies copies;
   char* stack = nullptr;
   bool done = false;
   dim3 thread;
@@ -65,6 +77,7 @@ inline void run_fiber() {
 
 inline void begin(Fiber& fiber) {
   fiber.done = false;
+  fiber.copies = {};
   // As the switch leaves it: six registers, and where to go; the stack is aligned as behind a call.
   auto** top = reinterpret_cast<void**>(fiber.stack + kStackBytes - 64);
   *top = reinterpret_cast<void*>(run_fiber);
@@ -125,15 +138,40 @@ bool call(void (*kernel)(Arguments...), dim3 grid, dim3 threads, void** paramete
 #define blockIdx (cuda_shim::block)
 #define __syncthreads() cuda_shim::wait()
 
+// As late as they may come: when the thread waits for them.
+inline void tsr_copy(void* to, const void* from) { cuda_shim::current->copies.open.push_back({to, from}); }
+inline void tsr_end_of_copies() {
+  cuda_shim::Copies& copies = cuda_shim::current->copies;
+  copies.groups.push_back(std::exchange(copies.open, {}));
+}
+template <int N>
+inline void tsr_wait_for_copies() {
+  for (auto& groups = cuda_shim::current->copies.groups; groups.size() > N; groups.pop_front())
+    for (const auto& copy : groups.front()) memcpy(copy.to, copy.from, 16);
+}
+alignas(16) inline unsigned char tsr_shared[256 << 10];
+
 template <typename To, typename From>
 inline To cuda_shim_bits(From from) {
   To to;
   memcpy(&to, &from, sizeof(to));
   return to;
 }
+inline unsigned short tsr_bf16_of_f32(float a) {
+  const unsigned bits = cuda_shim_bits<unsigned>(a);
+  return static_cast<unsigned short>(a != a ? 0x7fff : (bits + 0x7fff + (bits >> 16 & 1)) >> 16);
+}
+inline unsigned short tsr_f16_of_f32(float a) { return cuda_shim_bits<unsigned short>(static_cast<_Float16>(a)); }
+inline unsigned tsr_bf16_pair(float a, float b) {
+  return tsr_bf16_of_f32(a) | static_cast<unsigned>(tsr_bf16_of_f32(b)) << 16;
+}
+inline unsigned tsr_f16_pair(float a, float b) {
+  return tsr_f16_of_f32(a) | static_cast<unsigned>(tsr_f16_of_f32(b)) << 16;
+}
+inline float tsr_f32_of_f16(unsigned short bits) { return static_cast<float>(cuda_shim_bits<_Float16>(bits)); }
 // The same sums as the instruction's, each thread's own: the operands lie in memory that all threads see.
 #define TESSERA_CUDA_SHIM
-template <int I, int J, bool A_BY_STEPS, bool B_BY_STEPS, typename Number>
+template <int I, int J, int IN_ROW, bool A_BY_STEPS, bool B_BY_STEPS, typename Number>
 void cuda_shim_mma(float* c, const unsigned short* a, int a_pitch, const unsigned short* b, int b_pitch,
                    const Number& number) {
   const int lane = static_cast<int>(threadIdx.x);
@@ -142,19 +180,19 @@ void cuda_shim_mma(float* c, const unsigned short* a, int a_pitch, const unsigne
       for (int r = 0; r < 4; ++r) {
         const int row = i * 16 + r / 2 * 8 + lane / 4, column = j * 8 + lane % 4 * 2 + r % 2;
         for (int k = 0; k < 16; ++k)
-          c[(i * J + j) * 4 + r] += number(A_BY_STEPS ? a[row * a_pitch + k] : a[k * a_pitch + row]) *
-                                    number(B_BY_STEPS ? b[column * b_pitch + k] : b[k * b_pitch + column]);
+          c[(i * IN_ROW + j) * 4 + r] += number(A_BY_STEPS ? a[row * a_pitch + k] : a[k * a_pitch + row]) *
+                                         number(B_BY_STEPS ? b[column * b_pitch + k] : b[k * b_pitch + column]);
       }
 }
-template <int I, int J, bool A_BY_STEPS, bool B_BY_STEPS>
+template <int I, int J, int IN_ROW, bool A_BY_STEPS, bool B_BY_STEPS>
 void tsr_mma_bf16(float* c, const unsigned short* a, int a_pitch, const unsigned short* b, int b_pitch) {
-  cuda_shim_mma<I, J, A_BY_STEPS, B_BY_STEPS>(c, a, a_pitch, b, b_pitch, [](unsigned short bits) {
+  cuda_shim_mma<I, J, IN_ROW, A_BY_STEPS, B_BY_STEPS>(c, a, a_pitch, b, b_pitch, [](unsigned short bits) {
     return cuda_shim_bits<float>(static_cast<unsigned>(bits) << 16);
   });
 }
-template <int I, int J, bool A_BY_STEPS, bool B_BY_STEPS>
+template <int I, int J, int IN_ROW, bool A_BY_STEPS, bool B_BY_STEPS>
 void tsr_mma_f16(float* c, const unsigned short* a, int a_pitch, const unsigned short* b, int b_pitch) {
-  cuda_shim_mma<I, J, A_BY_STEPS, B_BY_STEPS>(c, a, a_pitch, b, b_pitch, [](unsigned short bits) {
+  cuda_shim_mma<I, J, IN_ROW, A_BY_STEPS, B_BY_STEPS>(c, a, a_pitch, b, b_pitch, [](unsigned short bits) {
     return static_cast<float>(cuda_shim_bits<_Float16>(bits));
   });
 }

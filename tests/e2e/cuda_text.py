@@ -5,7 +5,7 @@
 
 Modules run through src/runtime/cuda on a driver that is none, which fails where it is told to: each failure is one error,
 and none hangs. It runs the operators of opencl_operators.py and resnet18 (all quick networks with --full), held against ONNX
-Runtime. nvcc compiles two networks in turn with the date (all with --full) to PTX for sm_80 and machine code for
+Runtime; so are products and attention of bf16 and f16, which go through tensor cores. nvcc compiles two networks in turn with the date (all with --full) to PTX for sm_80 and machine code for
 sm_90a: no registers are spilled, and no block shares more memory than the table says; clang compiles the same kernels as HIP for
 gfx90a. nvcc is $TESSERA_NVCC, the one of
 `scripts/setup.sh --cuda`, or that of PATH; without one that part is skipped.
@@ -17,8 +17,9 @@ import subprocess
 import sys
 import tempfile
 
+import numpy as np
 import onnx
-from onnx import TensorProto, helper
+from onnx import TensorProto, helper, numpy_helper
 
 import model_runs as runs
 from opencl_operators import zoo
@@ -140,6 +141,65 @@ def check_graphs(binary, count):
             count.result(what, 0.0 if right else f"{got} captures and starts instead of {(captures, starts)}: {done.stdout[-300:]}")
 
 
+def narrow_cases(random):
+    """Products and attention: name, model, inputs, and the smaller precision that they are compiled for."""
+    def model_of(nodes, inputs, shape, constants):
+        infos = [helper.make_tensor_value_info(key, TensorProto.FLOAT, value.shape) for key, value in inputs.items()]
+        graph = helper.make_graph(nodes, "narrow", infos, [helper.make_tensor_value_info("y", TensorProto.FLOAT, shape)],
+                                  [numpy_helper.from_array(value, key) for key, value in constants.items()])
+        return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
+
+    def normal(*shape):
+        return random.standard_normal(shape, dtype=np.float32)
+
+    node = helper.make_node
+    for precision, (m, k, n) in zip(("bf16", "f16", "bf16", "f16"), ((256, 512, 384), (130, 96, 264), (1500, 64, 1600), (17, 40, 33))):
+        yield (f"product {m}x{k}x{n} {precision}", model_of([node("MatMul", ["x", "w"], ["y"])], {"x": normal(m, k)}, [m, n],
+                                                            {"w": normal(k, n) / np.float32(k ** 0.5)}),
+               {"x": normal(m, k)}, precision)
+    for precision, (heads, queries, keys, depth, out), mask in (("bf16", (2, 100, 100, 64, 64), "causal"), ("f16", (1, 70, 133, 32, 48), "rows"),
+                                                                ("bf16", (200, 128, 96, 64, 64), ""), ("f16", (1, 33, 64, 128, 128), "causal")):
+        feeds = {"q": normal(1, heads, queries, depth), "k": normal(1, heads, keys, depth), "v": normal(1, heads, keys, out)}
+        nodes = [node("Transpose", ["k"], ["t"], perm=[0, 1, 3, 2]), node("MatMul", ["q", "t"], ["p"]), node("Mul", ["p", "f"], ["s"]),
+                 node("Softmax", ["a" if mask else "s"], ["w"], axis=-1), node("MatMul", ["w", "v"], ["y"])]
+        constants = {"f": np.array(depth ** -0.5, np.float32)}
+        if mask:
+            nodes.insert(3, node("Add", ["s", "m"], ["a"]))
+            hidden = np.triu(np.full((queries, keys), -np.inf, np.float32), 1) if mask == "causal" else normal(queries, keys)
+            constants["m"] = hidden
+        yield (f"attention {heads}x{queries}x{keys}x{depth} {mask} {precision}", model_of(nodes, feeds, [1, heads, queries, out], constants),
+               feeds, precision)
+
+
+def check_narrow(binary, count, nvcc):
+    """Tensor cores: `--precision` within what it rounds, on the shim; the text compiles, and spills no registers."""
+    for name, model, feeds, precision in narrow_cases(np.random.default_rng(int(runs.today()))):
+        with tempfile.TemporaryDirectory() as work:
+            path, module, source = f"{work}/m.onnx", f"{work}/m.so", f"{work}/kernels.cu"
+            onnx.save(model, path)
+            want = runs.onnx_runtime(path, feeds)
+            problem = (runs.tessera(binary, "compile", path, "-o", module, "--target", "cuda", "--precision", precision) or
+                       runs.tessera(binary, "compile", path, "--emit", "cuda", "-o", source, "--precision", precision))
+            got = problem or runs.run([binary, "run", module], feeds, 1, work)
+            if isinstance(got, str):
+                count.result(name, got)
+                continue
+            error = float(np.abs(got[0] - want[0]).max() / np.abs(want[0]).max())
+            with open(source) as f:
+                text = f.read()
+            if f"tsr_mma_{precision}<" not in text:
+                problem = "no product goes through tensor cores"
+            elif "attention" in name and text.count("//tsr launch") > 4:
+                problem = "attention is not one kernel"
+            elif not error <= (1e-2 if precision == "bf16" else 2e-3):
+                problem = f"differs by {error:.2g} of the largest value"
+            for arch in ("sm_80", "sm_90a") if nvcc and not problem else ():
+                said, failed = compiled(nvcc, source, work, arch, "-cubin", "-Xptxas", "-v")
+                if failed or re.search(r"[1-9]\d* bytes spill stores", said):
+                    problem = f"{arch}: {'registers are spilled' if not failed else said.strip()[:300]}"
+            count.result(f"{name} on the shim", problem or 0.0)
+
+
 def printed(binary, name, language, work):
     """A file with the network's kernels, and what went wrong."""
     model, _ = runs.suite_model(name)
@@ -197,6 +257,7 @@ def main():
     check_graphs(binary, count)
     check_shim(binary, count, chosen or (QUICK if runs.is_full() else ["resnet18"]))
     nvcc, clang = find_nvcc(), shutil.which("clang++-19")
+    check_narrow(binary, count, nvcc)
     networks = QUICK + LARGE
     if not runs.is_full():
         networks = [networks[(runs.today() * SHARE + i) % len(networks)] for i in range(SHARE)]

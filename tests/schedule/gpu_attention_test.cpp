@@ -28,6 +28,7 @@ struct Shape {
   int64_t queries = 8, keys = 8, depth = 8, out = 8;
   bool turned = false;  // keys are the columns of a matrix
   Mask mask = Mask::kNone;
+  std::string narrow;  // the type of queries, keys and values; empty: f32
 };
 
 std::string text_of(const Shape& s) {
@@ -36,7 +37,6 @@ std::string text_of(const Shape& s) {
   const std::string keys = fmt::format(
       "{},1,{}", outer, s.turned ? fmt::format("{},{}", s.depth, s.keys) : fmt::format("{},{}", s.keys, s.depth));
   const std::string scores = fmt::format("f32[{},{}]", rows, s.keys), row = fmt::format("f32[{},1]", rows);
-  const std::string values = fmt::format("f32[{},1,{},{}]", outer, s.keys, s.out);
   const std::string result = fmt::format("f32[{},{}]", rows, s.out);
   std::string mask, input;
   if (s.mask == Mask::kOfRows) input = fmt::format(", %mask: f32[{},{}]", s.queries, s.keys);
@@ -51,11 +51,24 @@ std::string text_of(const Shape& s) {
     mask = fmt::format("  %mask = constant {{value = dense<f32[{0},{1}] {2}>}} : f32[{0},{1}]\n", s.queries, s.keys,
                        fmt::join(elements, " "));
   }
+  const auto given = [&](const char* name, const std::string& dims) {
+    return fmt::format("%{}{}: f32[{}]", name, s.narrow.empty() ? "" : ".wide", dims);
+  };
+  std::string wider;
+  if (!s.narrow.empty())
+    for (const auto& [name, dims] : {std::pair("q", fmt::format("{},{}", rows, s.depth)), std::pair("k", keys),
+                                     std::pair("v", fmt::format("{},1,{},{}", outer, s.keys, s.out))})
+      wider += fmt::format(
+          "  %{0}.narrow = cast(%{0}.wide) {{to = {2}}} : {2}[{1}]\n  %{0} = cast(%{0}.narrow) {{to = f32}} : "
+          "f32[{1}]\n",
+          name, dims, s.narrow);
   std::string text = fmt::format(
-      "graph @g(%q: f32[{0},{1}], %k: f32[{2}], %v: {3}{4}) -> (%y: {5}) {{\n"
+      "graph @g({0}, {1}, {2}{3}) -> (%y: {4}) {{\n{5}"
       "  %scale = constant {{value = dense<f32[] 0.375>}} : f32[]\n{6}"
       "  %p = matmul(%q, %k) {{transpose_b = {7}}} : {8}\n  %c = mul(%p, %scale) : {8}\n",
-      rows, s.depth, keys, values, input, result, mask, s.turned ? "false" : "true", scores);
+      given("q", fmt::format("{},{}", rows, s.depth)), given("k", keys),
+      given("v", fmt::format("{},1,{},{}", outer, s.keys, s.out)), input, result, wider, mask,
+      s.turned ? "false" : "true", scores);
   std::string last = "%c";
   if (s.mask != Mask::kNone) text += fmt::format("  %s = add(%c, %mask) : {}\n", scores), last = "%s";
   text += fmt::format(
@@ -77,24 +90,32 @@ class GpuAttention : public testing::Test {
     Program program = program_of(text_of(shape));
     Remarks remarks;
     join_attention_on_gpus(program, [&](const Kernel&) { return &limits; }, &remarks);
-    ASSERT_EQ(program.calls.size(), 1U) << (remarks.list().empty() ? "" : remarks.list()[0].text);
-    const Kernel& kernel = program.kernels[static_cast<size_t>(program.calls[0].kernel)];
+    const size_t casts = shape.narrow.empty() ? 0 : 3;
+    ASSERT_EQ(program.calls.size(), 1 + casts) << (remarks.list().empty() ? "" : remarks.list()[0].text);
+    const KernelCall& call = program.calls.back();
+    const Kernel& kernel = program.kernels[static_cast<size_t>(call.kernel)];
     EXPECT_EQ(kernel.rule, kGpuAttention);
     const LoopProgram naive = naive_loops(*kernel.joined);
     std::vector<Tensor> given = random_params(kernel.program, random_);
     for (size_t i = 0; i < given.size(); ++i)
-      if (const auto& data = program.buffers[static_cast<size_t>(program.calls[0].args[i])].data)
+      if (const auto& data = program.buffers[static_cast<size_t>(call.args[i])].data)
         given[i] = reshaped(*data, *kernel.program.params[i]);
     std::vector<Tensor> shaped;
     for (size_t i = 0; i < given.size(); ++i) shaped.push_back(reshaped(given[i], *naive.params[i]));
-    // Threads wait for a piece as a whole, also where each reads only what it has stored.
-    expect_threads_agree(kernel.program, given, by_loops(naive, shaped), counts_, false);
-    for (const Launch& launch : thread_form(kernel.program).launches)
-      EXPECT_LE(launch.shared_bytes, limits.shared_bytes);
+    // Threads wait for a piece as a whole, also where each reads only what it has stored. Exponentials are rounded to
+    // what values are.
+    const double tolerance = shape.narrow == "bf16" ? 8e-3 : shape.narrow == "f16" ? 1e-3 : 1e-5;
+    expect_threads_agree(kernel.program, given, by_loops(naive, shaped), counts_, false, tolerance);
+    for (const Launch& launch : thread_form(kernel.program).launches) {
+      EXPECT_LE(launch.shared_bytes, std::max(limits.shared_bytes, limits.staged_bytes));
+      copies_ += static_cast<int>(launch.copies.size());
+      warps_ += launch.threads[0] == 32 && launch.threads[1] == 4;
+    }
   }
 
   std::mt19937 random_{20261127};
   Counts counts_;
+  int copies_ = 0, warps_ = 0;  // nests with asynchronous copies; kernels on tensor cores
   mutable GraphInterpreter interpreter_;
   const Target target_;
 };
@@ -114,6 +135,28 @@ TEST_F(GpuAttention, RandomShapes) {
     check(shape, limits);
   }
   EXPECT_GT(counts_.barriers, 100);
+}
+
+// On tensor cores: queries, keys and values of 16 bits.
+TEST_F(GpuAttention, OfWarps) {
+  const auto below = [&](int64_t most) { return static_cast<int64_t>(1 + random_() % static_cast<uint64_t>(most)); };
+  for (int i = 0; i < 6 && !HasFatalFailure(); ++i) {
+    Shape shape;
+    shape.heads = below(2);
+    shape.queries = 1 + below(i == 0 ? 100 : 40), shape.keys = i % 2 == 0 ? 8 * below(9) : 1 + below(70);
+    shape.depth = 16 * below(2), shape.out = 16 * below(i == 1 ? 4 : 2);
+    shape.turned = i % 2 == 0;
+    shape.mask = static_cast<Mask>(i % 6);
+    shape.narrow = i % 2 == 0 ? "bf16" : "f16";
+    GpuLimits limits;
+    limits.warp_products = true;
+    limits.staged_bytes = i == 3 ? 0 : 99 << 10;
+    limits.multiprocessors = i == 0 ? 1 : 132;
+    check(shape, limits);
+  }
+  EXPECT_EQ(warps_, 6);
+  EXPECT_GT(copies_, 12);
+  EXPECT_GT(counts_.waits, 5);
 }
 
 // Tiles that no row of a block sees are not gone through.

@@ -59,6 +59,7 @@ void check_rules(const std::string& kind, const Graph& graph, std::mt19937& rand
       if (random() % 2 == 0) limits.sums_of_thread = 8;
       limits.multiprocessors = 1 << (random() % 8);
       limits.warp_products = true;
+      limits.staged_bytes = random() % 3 == 0 ? 0 : (random() % 2 == 0 ? 40 : 99) << 10;
       const GpuRuleResult answer = rule.apply(definition, limits);
       if (const auto* declined = std::get_if<Declined>(&answer)) {
         EXPECT_FALSE(declined->reason.empty());
@@ -97,15 +98,14 @@ TEST(GpuRules, ThreadsComputeWhatTheKernelSays) {
          fmt::format("graph @g(%x: f32[{0},{1}]) -> (%y: f32[{1}]) {{\n"
                      "  %y = reduce(%x) {{axes = [0], keepdims = false, kind = \"{2}\"}} : f32[{1}]\n}}\n",
                      3 * steps, 31 + columns, random() % 2 ? "sum" : "max")},
-        {narrow,
-         fmt::format("graph @g(%x: f32[{0},{1}], %w: f32[{2}]) -> (%y: f32[{0},{3}]) {{\n"
-                     "  %a = cast(%x) {{to = {5}}} : {5}[{0},{1}]\n  %b = cast(%w) {{to = {5}}} : {5}[{2}]\n"
-                     "  %c = cast(%a) {{to = f32}} : f32[{0},{1}]\n  %d = cast(%b) {{to = f32}} : f32[{2}]\n"
-                     "  %y = matmul(%c, %d) {{transpose_b = {4}}} : f32[{0},{3}]\n}}\n",
-                     rows, even ? 8 * (steps / 8) : steps,
-                     turned ? fmt::format("{},{}", wide, even ? 8 * (steps / 8) : steps)
-                            : fmt::format("{},{}", even ? 8 * (steps / 8) : steps, wide),
-                     wide, turned ? "true" : "false", narrow)},
+        {narrow, fmt::format("graph @g(%x: f32[{0},{1}], %w: f32[{2}]) -> (%y: f32[{0},{3}]) {{\n"
+                             "  %a = cast(%x) {{to = {5}}} : {5}[{0},{1}]\n  %b = cast(%w) {{to = {5}}} : {5}[{2}]\n"
+                             "  %c = cast(%a) {{to = f32}} : f32[{0},{1}]\n  %d = cast(%b) {{to = f32}} : f32[{2}]\n"
+                             "  %y = matmul(%c, %d) {{transpose_b = {4}}} : f32[{0},{3}]\n}}\n",
+                             rows, even ? 8 * (steps / 8) : steps,
+                             turned ? fmt::format("{},{}", wide, even ? 8 * (steps / 8) : steps)
+                                    : fmt::format("{},{}", even ? 8 * (steps / 8) : steps, wide),
+                             wide, turned ? "true" : "false", narrow)},
         {"turned", fmt::format("graph @g(%x: f32[2,{0},{1}], %w: f32[{1},2,{0}]) -> (%y: f32[{1},2,{0}]) {{\n"
                                "  %t = transpose(%x) {{perm = [2, 0, 1]}} : f32[{1},2,{0}]\n"
                                "  %y = add(%t, %w) : f32[{1},2,{0}]\n}}\n",
@@ -117,6 +117,7 @@ TEST(GpuRules, ThreadsComputeWhatTheKernelSays) {
   }
   for (const GpuRule& rule : gpu_rules()) EXPECT_GT(counts.taken[std::string(rule.name)], 2) << rule.name;
   EXPECT_GT(counts.barriers, 20);
+  EXPECT_GT(counts.waits, 2);
 }
 
 // ---- rows ----
@@ -286,6 +287,36 @@ TEST(ThreadForm, LoopsGoRound) {
   expect_threads_agree(form.program, given, by_loops(form.program, given), counts);
 }
 
+// Pieces go round through three slots, two of them ahead: the one that is read has arrived when one group at most is
+// under way, and one barrier a round keeps slots apart.
+TEST(ThreadForm, CopiesAheadOfWhatIsRead) {
+  const auto from = [&](const std::string& piece, const std::string& slot) {
+    return fmt::format(fmt::runtime("tensorized \"cuda.copy.bf16\" {{ vectorized for l in 0..8 {{ "
+                                    "p[{1}, t, l] = x[{0}, t, l] }} }}"),
+                       piece, slot);
+  };
+  const auto loops = [&](const std::string& slots, const std::string& modulus) {
+    return "kernel @k(x: bf16[9,4,8]) -> (y: bf16[9,4]) {\n  blockIdx.x for b in 0..1 {\n    alloc p: bf16[" + slots +
+           ",4,8] local\n    threadIdx.x for t in 0..4 { " + from("0", "0") + " }\n    threadIdx.x for t in 0..4 { " +
+           from("1", "1") + " }\n    for i in 0..9 { threadIdx.x for t in 0..4 {\n      if (i < 7) { " +
+           from("(i + 2)", "floormod((i + 2), " + modulus + ")") + " }\n      y[i, t] = p[floormod(i, " + modulus +
+           "), (3 - t), t] } } } }";
+  };
+  const Form form = form_of(loops("3", "3"));
+  ASSERT_EQ(form.kernel.problem, "");
+  const Launch& launch = form.kernel.launches[0];
+  EXPECT_EQ(launch.copies.size(), 3U);
+  ASSERT_EQ(launch.waits.size(), 1U);
+  EXPECT_EQ(launch.waits.begin()->second, 1);
+  EXPECT_EQ(launch.barriers.size(), 1U);
+  EXPECT_TRUE(launch.barriers.contains(launch.waits.begin()->first));
+  std::mt19937 random(1);
+  const std::vector<Tensor> given = random_params(form.program, random);
+  Counts counts;
+  expect_threads_agree(form.program, given, by_loops(form.program, given), counts);
+  EXPECT_EQ(counts.waits, 1);
+}
+
 // What stands outside of thread loops happens once.
 TEST(ThreadForm, FirstThreadsAndSmallerNests) {
   const Form form = form_of(R"(kernel @k(x: f32[8]) -> (y: f32[8], z: f32[1]) {
@@ -365,6 +396,22 @@ TEST(GpuText, OpenCl) {
   }
 }
 )");
+}
+
+// Copies that the thread does not wait for, and more shared memory than a kernel may declare.
+TEST(GpuText, CopiesOfCuda) {
+  const std::string loops = R"(kernel @k(x: bf16[4096,8]) -> (y: bf16[8]) {
+  blockIdx.x for b in 0..1 {
+    alloc p: bf16[4096,8] local
+    threadIdx.x for t in 0..8 { for i in 0..512 {
+      tensorized "cuda.copy.bf16" { vectorized for l in 0..8 { p[((i * 8) + t), l] = x[((i * 8) + t), l] } } } }
+    threadIdx.x for u in 0..8 { y[u] = p[(u * 512), 7] } } })";
+  const std::string text = text_of(loops, cuda_cpp());
+  EXPECT_THAT(text, testing::HasSubstr("u16 *const p = (u16 *)(tsr_shared + 0);"));
+  EXPECT_THAT(text, testing::HasSubstr("tsr_copy(&p["));
+  EXPECT_THAT(text,
+              testing::HasSubstr("    tsr_end_of_copies();\n    tsr_wait_for_copies<0>();\n    __syncthreads();"));
+  EXPECT_THAT(text_of(loops, opencl_c()), testing::Not(testing::HasSubstr("tsr_")));
 }
 
 TEST(GpuText, Cuda) {

@@ -322,8 +322,8 @@ Tensor random_blocks(const BlockedFormat& format, int64_t rows, int64_t terms, s
   return result;
 }
 
-// x w' with a matrix in blocks, with a bias where `has_epilogue`. With `group`, x is bytes with a scale for so many; with
-// `narrow`, x and the weights are rounded to bf16.
+// x w' with a matrix in blocks, with a bias where `has_epilogue`. With `group`, x is bytes with a scale for so many;
+// with `narrow`, x and the weights are rounded to bf16.
 Case make_blocked_case(const BlockedFormat& format, const Product& p, std::mt19937& random, int64_t group = 0,
                        bool narrow = false) {
   const Tensor x = random_tensor(narrow ? DType::kBF16 : group ? DType::kI8 : DType::kF32, {p.rows, p.terms}, random);
@@ -459,13 +459,16 @@ TEST(Products, RoundedWeightsInBlocks) {
     return *(choices.begin() + static_cast<std::ptrdiff_t>(random() % choices.size()));
   };
   std::vector<std::string> targets = {"x86-64-v4,+portable-tiles"};
-  if (const Target host = parse_target("native"); host.has("amx-bf16")) targets.push_back("x86-64-v4,+amx-tile,+amx-bf16");
+  if (const Target host = parse_target("native"); host.has("amx-bf16"))
+    targets.push_back("x86-64-v4,+amx-tile,+amx-bf16");
   if (!parse_target("native").has("avx512f")) GTEST_SKIP() << "tiles of 16 columns want vectors of 16";
   int in_tiles = 0;
   for (const BlockedFormat& format : blocked_formats())
     for (int i = 0; i < 3; ++i) {
       const int64_t whole = std::max<int64_t>(format.elements, 32);
-      Product p{i == 0 ? pick({1, 3, 15}) : i == 1 ? pick({16, 17, 31, 32, 47}) : pick({256, 257, 300}),
+      Product p{i == 0   ? pick({1, 3, 15})
+                : i == 1 ? pick({16, 17, 31, 32, 47})
+                         : pick({256, 257, 300}),
                 i == 2 ? whole * (1024 / whole) : pick({1, 2, 3}) * whole, pick({1, 8, 16, 31, 33, 64})};
       p.has_epilogue = i % 2 == 0;
       const Case test = make_blocked_case(format, p, random, 0, true);

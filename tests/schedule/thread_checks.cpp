@@ -54,15 +54,15 @@ std::vector<Tensor> by_threads(const LoopProgram& program, const DeviceKernel& k
                     [&](const std::vector<Tensor*>& params) { interpret_threads(program, kernel, params, order); });
 }
 
-std::string difference(const std::vector<Tensor>& got, const std::vector<Tensor>& want) {
+std::string difference(const std::vector<Tensor>& got, const std::vector<Tensor>& want, double tolerance) {
   for (size_t t = 0; t < want.size(); ++t) {
     double scale = 0;
     for (int64_t i = 0; i < want[t].num_elements(); ++i)
       if (std::isfinite(want[t].get_double(i))) scale = std::max(scale, std::fabs(want[t].get_double(i)));
     for (int64_t i = 0; i < want[t].num_elements(); ++i) {
       const double g = got[t].get_double(i), w = want[t].get_double(i);
-      const bool same =
-          g == w || (std::isnan(g) && std::isnan(w)) || (is_float(want[t].dtype()) && std::fabs(g - w) <= 1e-5 * scale);
+      const bool same = g == w || (std::isnan(g) && std::isnan(w)) ||
+                        (is_float(want[t].dtype()) && std::fabs(g - w) <= tolerance * scale);
       if (!same) return fmt::format("result {}, element {}: {} instead of {}", t, i, g, w);
     }
   }
@@ -86,15 +86,23 @@ bool is_found(const LoopProgram& program, const DeviceKernel& kernel, const std:
 }  // namespace
 
 void expect_threads_agree(const LoopProgram& program, const std::vector<Tensor>& given, const std::vector<Tensor>& want,
-                          Counts& counts, bool needs_all_barriers) {
+                          Counts& counts, bool needs_all_barriers, double tolerance) {
   ASSERT_THAT(verify(program), testing::IsEmpty()) << print(program);
   ASSERT_NO_THROW(by_loops(program, given)) << print(program);
-  ASSERT_EQ(difference(by_loops(program, given), want), "") << print(program);
+  ASSERT_EQ(difference(by_loops(program, given), want, tolerance), "") << print(program);
   const DeviceKernel form = thread_form(program);
   ASSERT_EQ(form.problem, "") << print(program);
   for (const ThreadOrder order : kOrders)
-    ASSERT_EQ(difference(by_threads(program, form, given, order), want), "") << print(program);
-  for (size_t l = 0; l < form.launches.size(); ++l)
+    ASSERT_EQ(difference(by_threads(program, form, given, order), want, tolerance), "") << print(program);
+  for (size_t l = 0; l < form.launches.size(); ++l) {
+    for (const auto& [statement, under_way] : form.launches[l].waits) {
+      DeviceKernel without = form;
+      without.launches[l].waits.erase(statement);
+      ASSERT_TRUE(is_found(program, without, given)) << "a wait that nothing needs\n" << print(program);
+      // One group more under way: some iteration needs it.
+      without.launches[l].waits[statement] = under_way + 1;
+      counts.waits += is_found(program, without, given);
+    }
     for (const StmtNode* barrier : form.launches[l].barriers) {
       DeviceKernel without = form;
       without.launches[l].barriers.erase(barrier);
@@ -102,6 +110,7 @@ void expect_threads_agree(const LoopProgram& program, const std::vector<Tensor>&
       ASSERT_TRUE(found || !needs_all_barriers) << "a barrier that nothing needs\n" << print(program);
       counts.barriers += found;
     }
+  }
 }
 
 }  // namespace tessera

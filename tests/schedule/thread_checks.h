@@ -27,16 +27,17 @@ std::vector<Tensor> by_loops(const LoopProgram& program, const std::vector<Tenso
 std::vector<Tensor> by_threads(const LoopProgram& program, const DeviceKernel& kernel, const std::vector<Tensor>& given,
                                ThreadOrder order);
 
-// Empty when they agree: floats within 1e-5 of the largest.
-std::string difference(const std::vector<Tensor>& got, const std::vector<Tensor>& want);
+// Empty when they agree: floats within so much of the largest.
+std::string difference(const std::vector<Tensor>& got, const std::vector<Tensor>& want, double tolerance = 1e-5);
 
 struct Counts {
   std::map<std::string, int> taken;
-  int barriers = 0;
+  int barriers = 0, waits = 0;
 };
 
-// Fails the test where something does not agree, or where no order of the threads shows that a barrier is missing.
+// Fails the test where something does not agree, or where no order of the threads shows that a barrier or a wait for
+// copies is missing. `tolerance`: as for difference().
 void expect_threads_agree(const LoopProgram& program, const std::vector<Tensor>& given, const std::vector<Tensor>& want,
-                          Counts& counts, bool needs_all_barriers = true);
+                          Counts& counts, bool needs_all_barriers = true, double tolerance = 1e-5);
 
 }  // namespace tessera

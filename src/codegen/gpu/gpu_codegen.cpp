@@ -131,11 +131,13 @@ std::string generate_gpu_source(const Program& program, int32_t device, const Di
     if (!kernel.loc.empty()) kernels += fmt::format("\n// {}\n", comment(kernel.loc));
     for (size_t l = 0; l < form.launches.size(); ++l) {
       const Launch& launch = form.launches[l];
-      const std::string name = fmt::format("k{}_{}{}", i, name_of(kernel),
-                                           form.launches.size() > 1 ? fmt::format("_{}", l) : "");
+      const std::string name =
+          fmt::format("k{}_{}{}", i, name_of(kernel), form.launches.size() > 1 ? fmt::format("_{}", l) : "");
       const auto blocks = [&](size_t axis) { return blocks_text(launch.blocks[axis], kernel.program.symbols); };
-      table += fmt::format("//tsr launch {} {} {} {} {} {} {}\n", name, blocks(0), blocks(1), blocks(2),
-                           launch.threads[0], launch.threads[1], launch.threads[2]);
+      const int64_t shared = is_shared_dynamic(launch, dialect) ? launch.shared_bytes : 0;
+      table +=
+          fmt::format("//tsr launch {} {} {} {} {} {} {}{}\n", name, blocks(0), blocks(1), blocks(2), launch.threads[0],
+                      launch.threads[1], launch.threads[2], shared > 0 ? fmt::format(" {}", shared) : "");
       KernelPrinter printer(kernel.program, name, plan.alias_classes[i], ops, &launch, aligned_params(program, i));
       kernels += printer.print();
       most_threads = std::max(most_threads, launch.num_threads());

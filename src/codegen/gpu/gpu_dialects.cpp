@@ -21,7 +21,41 @@ constexpr std::array kCudaHelpers = {
     Text{"f32_of_bits", "f32 f32_of_bits(u32 bits) { return __uint_as_float(bits); }"},
     Text{"bits_of_f64", "u64 bits_of_f64(f64 a) { return (u64)__double_as_longlong(a); }"},
     Text{"f64_of_bits", "f64 f64_of_bits(u64 bits) { return __longlong_as_double((i64)bits); }"},
+    Text{"bf16_of_f32", "u16 bf16_of_f32(f32 a) { return tsr_bf16_of_f32(a); }"},
+    Text{"f16_of_f32", "u16 f16_of_f32(f32 a) { return tsr_f16_of_f32(a); }"},
+    Text{"f32_of_f16", "f32 f32_of_f16(u16 bits) { return tsr_f32_of_f16(bits); }"},
 };
+
+// What the device has instructions for; NaN is one of theirs.
+constexpr std::string_view kCudaConversions = R"(
+#ifndef TESSERA_CUDA_SHIM
+static __device__ inline u16 tsr_bf16_of_f32(f32 a) {
+  u16 bits;
+  asm("cvt.rn.bf16.f32 %0, %1;" : "=h"(bits) : "f"(a));
+  return bits;
+}
+static __device__ inline u16 tsr_f16_of_f32(f32 a) {
+  u16 bits;
+  asm("cvt.rn.f16.f32 %0, %1;" : "=h"(bits) : "f"(a));
+  return bits;
+}
+static __device__ inline u32 tsr_bf16_pair(f32 a, f32 b) {
+  u32 bits;
+  asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(bits) : "f"(b), "f"(a));
+  return bits;
+}
+static __device__ inline u32 tsr_f16_pair(f32 a, f32 b) {
+  u32 bits;
+  asm("cvt.rn.f16x2.f32 %0, %1, %2;" : "=r"(bits) : "f"(b), "f"(a));
+  return bits;
+}
+static __device__ inline f32 tsr_f32_of_f16(u16 bits) {
+  f32 a;
+  asm("cvt.f32.f16 %0, %1;" : "=f"(a) : "h"(bits));
+  return a;
+}
+#endif
+)";
 
 constexpr std::array kHipHelpers = {
     Text{"bits_of_f32", "u32 bits_of_f32(f32 a) { return __builtin_bit_cast(u32, a); }"},
@@ -103,9 +137,25 @@ static __device__ inline void tsr_ldmatrix(u32 (&r)[4], const u16 *p) {
 }
 #endif
 )";
+constexpr std::string_view kCudaCopies = R"(
+#ifndef TESSERA_CUDA_SHIM
+static __device__ inline void tsr_copy(void *to, const void *from) {
+  asm volatile("cp.async.cg.shared.global [%0], [%1], 16;"
+               :: "r"((u32)__cvta_generic_to_shared(to)), "l"(from) : "memory");
+}
+static __device__ inline void tsr_end_of_copies() { asm volatile("cp.async.commit_group;" ::: "memory"); }
+template <int N>
+static __device__ inline void tsr_wait_for_copies() { asm volatile("cp.async.wait_group %0;" :: "n"(N) : "memory"); }
+#endif
+)";
+constexpr std::string_view kCudaShared = R"(
+#ifndef TESSERA_CUDA_SHIM
+extern __shared__ __align__(16) u8 tsr_shared[];
+#endif
+)";
 constexpr std::string_view kCudaWarpProducts = R"(
 #ifndef TESSERA_CUDA_SHIM
-template <int I, int J, bool A_BY_STEPS, bool B_BY_STEPS>
+template <int I, int J, int IN_ROW, bool A_BY_STEPS, bool B_BY_STEPS>
 static __device__ inline void tsr_mma_bf16(f32 *c, const u16 *a, i32 a_pitch, const u16 *b, i32 b_pitch) {
   const i32 lane = threadIdx.x, row = lane % 8, low = lane / 8 % 2 * 8, high = lane / 16 * 8;
   u32 as[I][4], bs[J / 2][4];
@@ -121,7 +171,7 @@ static __device__ inline void tsr_mma_bf16(f32 *c, const u16 *a, i32 a_pitch, co
   for (i32 i = 0; i < I; ++i)
 #pragma unroll
     for (i32 j = 0; j < J; ++j) {
-      f32 *d = c + (i * J + j) * 4;
+      f32 *d = c + (i * IN_ROW + j) * 4;
       asm volatile("mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, "
                    "{%0,%1,%2,%3};"
                    : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3])
@@ -165,6 +215,12 @@ constexpr Dialect kCuda{
     .shared = "__shared__ ",
     .aligned = "__align__(16) ",
     .has_warp_products = true,
+    .async_copy = "tsr_copy({0}, {1});",
+    .end_of_copies = "tsr_end_of_copies();",
+    .wait_for_copies = "tsr_wait_for_copies<{0}>();",
+    .narrow_pair = "tsr_{0}_pair({1}, {2})",
+    .dynamic_shared = "tsr_shared",
+    .most_static_shared = 48 << 10,
     .vectors = {"u32", "uint2", "uint4"},
     .thread = {"threadIdx.x", "threadIdx.y", "threadIdx.z"},
     .block = {"blockIdx.x", "blockIdx.y", "blockIdx.z"},
@@ -205,10 +261,12 @@ const Dialect& hip_cpp() { return kHip; }
 
 std::string prelude_of(const Dialect& dialect, bool doubles, const std::string& kernels) {
   if (&dialect == &kCuda) {
-    std::string text(kCudaPrelude);
+    std::string text = std::string(kCudaPrelude) + std::string(kCudaConversions);
     const bool bf16 = kernels.find("tsr_mma_bf16") != std::string::npos;
     const bool f16 = kernels.find("tsr_mma_f16") != std::string::npos;
     if (bf16 || f16) text += kCudaMatrixLoads;
+    if (kernels.find("tsr_wait_for_copies") != std::string::npos) text += kCudaCopies;
+    if (kernels.find("tsr_shared") != std::string::npos) text += kCudaShared;
     if (bf16) text += kCudaWarpProducts;
     if (f16) {
       std::string products(kCudaWarpProducts);

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <array>
+#include <cstdint>
 #include <span>
 #include <string_view>
 #include <utility>
@@ -24,6 +25,15 @@ struct Dialect {
   std::string_view aligned = {};         // before an array of which vectors are read, with a blank
   std::string_view shared_pointer = {};  // before a pointer to such an array, with a blank
   bool has_warp_products = false;        // whether the prelude has tsr_mma_bf16 (kernel_printer.cpp)
+  // Of languages with asynchronous copies of 16 bytes: one of them, {0} and {1} where to and from; what ends a group of
+  // them; and what waits until {0} groups at most are under way.
+  std::string_view async_copy = {}, end_of_copies = {}, wait_for_copies = {};
+  // Two values of f32, {1} and {2}, rounded to 16 bits each, as one of 32; {0} is their type.
+  std::string_view narrow_pair = {};
+  // Memory that a block's threads share may be one array of the name {0} whose size a launch says, from so many bytes
+  // on.
+  std::string_view dynamic_shared = {};
+  int64_t most_static_shared = 0;
   // Types of vectors of 4, 8 and 16 bytes; empty where the printer writes elements one by one.
   std::array<std::string_view, 3> vectors = {};
   std::array<std::string_view, 3> thread = {}, block = {};  // along the axes x, y and z

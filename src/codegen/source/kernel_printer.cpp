@@ -66,6 +66,10 @@ Expr flat_index(const Buffer& buffer, const std::vector<Expr>& indices) {
 
 }  // namespace
 
+bool is_shared_dynamic(const Launch& launch, const Dialect& dialect) {
+  return !dialect.dynamic_shared.empty() && launch.shared_bytes > dialect.most_static_shared;
+}
+
 KernelPrinter::KernelPrinter(const LoopProgram& program, std::string function, std::vector<int> alias_classes,
                              COps& ops, const Launch* launch, std::vector<bool> aligned)
     : program_(program),
@@ -158,6 +162,17 @@ std::string KernelPrinter::device_signature() {
 
 // At the begin of the function, where the languages want it.
 void KernelPrinter::declare_shared() {
+  if (is_shared_dynamic(*launch_, dialect_)) {
+    int64_t at = 0;
+    for (const BufferPtr& buffer : launch_->shared) {
+      const std::string name = fresh(buffer->name);
+      buffers_[buffer.get()] = name;
+      const std::string_view type = storage_type(buffer->dtype);
+      line(fmt::format("{0} *const {1} = ({0} *)({2} + {3});", type, name, dialect_.dynamic_shared, at));
+      at += (dtype_bytes(buffer->dtype, std::max<int64_t>(*constant_elements(*buffer), 1)) + 15) / 16 * 16;
+    }
+    return;
+  }
   for (const BufferPtr& buffer : launch_->shared) {
     const std::string name = fresh(buffer->name);
     buffers_[buffer.get()] = name;
@@ -173,7 +188,17 @@ void KernelPrinter::line(const std::string& text) {
 // ---- statements ----
 
 void KernelPrinter::emit(const Stmt& s) {
-  if (launch_ && launch_->barriers.contains(s.get())) line(std::string(dialect_.barrier));
+  if (launch_) {
+    if (const auto wait = launch_->waits.find(s.get()); wait != launch_->waits.end() && !dialect_.async_copy.empty())
+      line(fmt::format(fmt::runtime(dialect_.wait_for_copies), wait->second));
+    if (launch_->barriers.contains(s.get())) line(std::string(dialect_.barrier));
+  }
+  emit_statement(s);
+  if (launch_ && launch_->copies.contains(s.get()) && !dialect_.async_copy.empty())
+    line(std::string(dialect_.end_of_copies));
+}
+
+void KernelPrinter::emit_statement(const Stmt& s) {
   switch (s->kind) {
     case StmtKind::kSeq:
       for (const Stmt& child : s->stmts) emit(child);
@@ -183,7 +208,8 @@ void KernelPrinter::emit(const Stmt& s) {
     case StmtKind::kStore: return emit_store(s);
     case StmtKind::kAlloc: return emit_alloc(s);
     case StmtKind::kTensorized: {
-      const std::string call = warp_product(s);
+      std::string call = warp_product(s);
+      if (call.empty()) call = async_copy(s);
       return call.empty() ? emit(s->stmts[0]) : line(call);
     }
   }
@@ -257,7 +283,9 @@ std::string KernelPrinter::warp_product(const Stmt& s) {
   const int64_t a_step = number("ak"), a_row = number("ar") / 8, b_step = number("bk"), b_column = number("bc");
   const bool a_by_steps = a_step == 1, b_by_steps = b_step == 1;
   const int64_t a_pitch = a_by_steps ? a_row : a_step, b_pitch = b_by_steps ? b_column : b_step;
-  if (across % 2 != 0 || number("ci") != 4 * across || number("cj") != 4 || number("ar") % 8 != 0 ||
+  // Tiles of sums in a row of them, which may be longer than the product's.
+  const int64_t in_row = down > 1 ? number("ci") / 4 : across;
+  if (across % 2 != 0 || (down > 1 && number("ci") % 4 != 0) || number("cj") != 4 || number("ar") % 8 != 0 ||
       (down > 1 && number("ai") != 16 * a_row) || number("bj") != 8 * b_column || (!a_by_steps && a_row != 1) ||
       (!b_by_steps && b_column != 1) || a_pitch % 8 != 0 || b_pitch % 8 != 0)
     return {};
@@ -276,16 +304,18 @@ std::string KernelPrinter::warp_product(const Stmt& s) {
   };
   const Expr a = begin(match.regions[0], floordiv(lane_, Expr(4)) * Expr(a_row));
   const Expr b = begin(match.regions[1], floormod(lane_, Expr(4)) * Expr(2 * b_column));
-  if (!a || !b || !is_const_int(flat(match.regions[2]), 0)) return {};
+  const auto first_sum = as_int(flat(match.regions[2]));
+  if (!a || !b || !first_sum) return {};
   keep_.push_back(a);
   keep_.push_back(b);
-  return fmt::format("tsr_mma_{}<{}, {}, {}, {}>({}, &{}[{}], {}, &{}[{}], {});",
-                     dtype_name(match.regions[0].buffer->dtype), down, across, a_by_steps, b_by_steps,
-                     buffers_.at(match.regions[2].buffer.get()), buffers_.at(match.regions[0].buffer.get()), index(a),
-                     a_pitch, buffers_.at(match.regions[1].buffer.get()), index(b), b_pitch);
+  return fmt::format("tsr_mma_{}<{}, {}, {}, {}, {}>({}, &{}[{}], {}, &{}[{}], {});",
+                     dtype_name(match.regions[0].buffer->dtype), down, across, in_row, a_by_steps, b_by_steps,
+                     buffers_.at(match.regions[2].buffer.get()) + (*first_sum ? fmt::format(" + {}", *first_sum) : ""),
+                     buffers_.at(match.regions[0].buffer.get()), index(a), a_pitch,
+                     buffers_.at(match.regions[1].buffer.get()), index(b), b_pitch);
 }
 
-std::string KernelPrinter::vector_move(const Stmt& s) {
+KernelPrinter::VectorMove KernelPrinter::vector_move(const Stmt& s) {
   const auto lanes = as_int(s->extent);
   const Stmt& body = s->stmts[0];
   if (!launch_ || s->for_kind != ForKind::kVectorized || !lanes || !is_const_int(s->begin, 0) ||
@@ -294,7 +324,7 @@ std::string KernelPrinter::vector_move(const Stmt& s) {
   const Buffer &to = *body->buffer, &from = *body->value->buffer;
   const int64_t bytes = dtype_bytes(to.dtype, *lanes);
   const size_t size = bytes == 4 ? 0 : bytes == 8 ? 1 : 2;
-  if (to.dtype != from.dtype || (bytes != 4 && bytes != 8 && bytes != 16) || dialect_.vectors[size].empty()) return {};
+  if (to.dtype != from.dtype || (bytes != 4 && bytes != 8 && bytes != 16)) return {};
   const auto param = [&](const Buffer& buffer) {
     const auto it = std::find_if(program_.params.begin(), program_.params.end(),
                                  [&](const BufferPtr& p) { return p.get() == &buffer; });
@@ -309,13 +339,49 @@ std::string KernelPrinter::vector_move(const Stmt& s) {
   if (!is_whole(to) || !is_whole(from)) return {};
   const std::string target = vector_at(to, body->indices, s), source = vector_at(from, body->value->operands, s);
   if (target.empty() || source.empty()) return {};
-  const auto pointer = [&](const Buffer& buffer, std::string_view constant) {
-    const bool shared = std::any_of(launch_->shared.begin(), launch_->shared.end(),
-                                    [&](const BufferPtr& other) { return other.get() == &buffer; });
-    const std::string_view space = param(buffer) >= 0 ? dialect_.global : shared ? dialect_.shared_pointer : "";
-    return fmt::format("({}{}{} *)", space, constant, dialect_.vectors[size]);
+  const auto is_shared = [&](const Buffer& buffer) {
+    return std::any_of(launch_->shared.begin(), launch_->shared.end(),
+                       [&](const BufferPtr& other) { return other.get() == &buffer; });
   };
-  return fmt::format("*{}{} = *{}{};", pointer(to, ""), target, pointer(from, "const "), source);
+  const auto space = [&](const Buffer& buffer) {
+    return param(buffer) >= 0 ? dialect_.global : is_shared(buffer) ? dialect_.shared_pointer : std::string_view();
+  };
+  return {dialect_.vectors[size], target, source, space(to), space(from), param(from) >= 0, is_shared(to)};
+}
+
+std::string KernelPrinter::narrow_pair(const Stmt& s) {
+  const Stmt& body = s->stmts[0];
+  if (dialect_.narrow_pair.empty() || !launch_ || s->for_kind != ForKind::kVectorized || as_int(s->extent) != 2 ||
+      !is_const_int(s->begin, 0) || body->kind != StmtKind::kStore || body->value->kind != ExprKind::kCast)
+    return {};
+  const Buffer& to = *body->buffer;
+  const Expr& from = body->value->operands[0];
+  const bool is_shared = std::any_of(launch_->shared.begin(), launch_->shared.end(),
+                                     [&](const BufferPtr& other) { return other.get() == &to; });
+  if (!is_shared || (to.dtype != DType::kBF16 && to.dtype != DType::kF16) || from.dtype() != DType::kF32 ||
+      from->kind != ExprKind::kLoad)
+    return {};
+  const std::string target = vector_at(to, body->indices, s);
+  if (target.empty()) return {};
+  const auto lane = [&](int64_t number) {
+    std::vector<Expr> indices;
+    for (const Expr& index : from->operands) indices.push_back(substitute(index, {{s->var.get(), Expr(number)}}));
+    begin_expression(indices);
+    std::string text = element(*from->buffer, indices);
+    values_.clear();
+    return text;
+  };
+  return fmt::format("*({}u32 *){} = {};", dialect_.shared_pointer, target,
+                     fmt::format(fmt::runtime(dialect_.narrow_pair), dtype_name(to.dtype), lane(0), lane(1)));
+}
+
+std::string KernelPrinter::async_copy(const Stmt& s) {
+  if (dialect_.async_copy.empty() || !launch_ || !s->intrinsic || s->intrinsic->code != IntrinsicCode::kAsyncCopy ||
+      !match_intrinsic(*s->intrinsic, s->stmts[0]).empty())
+    return {};
+  const VectorMove move = vector_move(s->stmts[0]);
+  if (move.type.empty() || !move.to_shared || !move.from_params) return {};
+  return fmt::format(fmt::runtime(dialect_.async_copy), move.to, move.from);
 }
 
 // How many iterations of a device's serial loop are to be written out; 0: as the compiler likes. Copies of a loop in
@@ -333,7 +399,10 @@ void KernelPrinter::emit_for(const Stmt& s) {
   if (launch_ && (is_block_axis(s->for_kind) || is_thread_axis(s->for_kind))) return emit_axis(s);
   const auto extent = as_int(s->extent);
   if (extent && *extent <= 0) return;
-  if (const std::string move = vector_move(s); !move.empty()) return line(move);
+  if (const VectorMove move = vector_move(s); !move.type.empty())
+    return line(fmt::format("*({}{} *){} = *({}const {} *){};", move.to_space, move.type, move.to, move.from_space,
+                            move.type, move.from));
+  if (const std::string pair = narrow_pair(s); !pair.empty()) return line(pair);
   const Interval begins = bounds_of(s->begin, bounds_), extents = bounds_of(s->extent, bounds_);
   begin_expression({s->begin, s->extent});
   const auto first = as_int(s->begin);

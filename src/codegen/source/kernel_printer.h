@@ -21,6 +21,9 @@
 
 namespace tessera::inline source_codegen {
 
+// Whether what a launch's blocks share is the language's one array, whose size the launch says.
+bool is_shared_dynamic(const Launch& launch, const Dialect& dialect);
+
 class KernelPrinter {
  public:
   // `alias_classes`: a number per parameter; parameters with the same number may overlap, others do not. `launch`: of
@@ -42,11 +45,22 @@ class KernelPrinter {
   void declare_shared();
   void line(const std::string& text);
   void emit(const Stmt& s);
+  void emit_statement(const Stmt& s);
   void emit_for(const Stmt& s);
   void emit_axis(const Stmt& s);
   int64_t copies_of(const Stmt& s) const;
-  // A vectorized loop that moves neighbours from a parameter to registers, or back, as one assignment; else empty.
-  std::string vector_move(const Stmt& s);
+  // A vectorized loop that moves neighbours from a parameter to registers, or back.
+  struct VectorMove {
+    std::string_view type;  // of the vector; empty: it is none
+    std::string to, from;   // addresses
+    std::string_view to_space, from_space;
+    bool from_params = false, to_shared = false;
+  };
+  VectorMove vector_move(const Stmt& s);
+  // A vectorized loop that rounds two neighbours of f32 to 16 bits, as one assignment; else empty.
+  std::string narrow_pair(const Stmt& s);
+  // Such a move of an asynchronous copy's, from a parameter to memory of the block; empty where it is printed as it is.
+  std::string async_copy(const Stmt& s);
   // A warp's product of tiles as a call of tsr_mma_bf16 or tsr_mma_f16; empty where the nest is printed as it is.
   std::string warp_product(const Stmt& s);
   std::string vector_at(const Buffer& buffer, const std::vector<Expr>& indices, const Stmt& loop);

@@ -51,6 +51,25 @@ bool has_weights(const Graph& graph, const Node& node, const PassContext& ctx) {
          (is_known(graph, node.inputs[1]) || arrives(graph, node) || multiplies_blocks_in_tiles(graph, node, ctx));
 }
 
+// A product of two values on a device that multiplies tiles of 16-bit floats whatever they are.
+bool multiplies_values(const Graph& graph, const Node& node, const PassContext& ctx) {
+  if (!ctx.device_products || !is_op(&node, "matmul") || has_weights(graph, node, ctx)) return false;
+  for (const ValueId id : {node.inputs[0], node.inputs[1]})
+    if (!is_f32(graph, id) || is_known(graph, id) || graph.type(id).rank() < 2) return false;
+  const auto device = ctx.device_products(node);
+  const auto terms = as_int(graph.type(node.inputs[0]).shape.back());
+  return device && device->narrow_values && (!terms || *terms >= kLeastTerms);
+}
+
+// Exponentials by their sum, or times its inverse: a device's kernel may divide behind the product with values, and
+// rounds the exponentials itself (schedule/gpu/gpu_attention.h).
+bool is_softmax(const Graph& graph, ValueId id) {
+  const Node* node = graph.producer(id);
+  if (!is_op(node, "div") && !is_op(node, "mul")) return is_composite(node, "softmax");
+  return std::any_of(node->inputs.begin(), node->inputs.end(),
+                     [&](ValueId input) { return is_op(graph.producer(input), "exp"); });
+}
+
 // Tiles multiply bf16 sixteen times as fast as vectors multiply f32, of which filtering saves a factor of 2.5.
 bool suits_winograd(const Graph& graph, const Node& node, const PassContext& ctx) {
   return !multiplies_in_tiles(node, ctx) && suits_minimal_filtering(graph, node);
@@ -125,15 +144,12 @@ class Roundings {
     const std::vector<int> uses = use_counts(graph);
     for (const Node& node : graph.nodes()) {
       const DType precision = ctx.precision_of(node);
-      if (!is_narrow(precision) || !has_weights(graph, node, ctx) || pairs_columns(graph, node, ctx)) continue;
-      // Of views and transposes of values that nobody else reads, what they are of.
-      ValueId id = node.inputs[0];
-      for (const Node* from = graph.producer(id); uses[static_cast<size_t>(id)] == 1 && is_view(from);
-           from = graph.producer(id)) {
-        if (is_apart_[static_cast<size_t>(from->inputs[0])]) break;
-        id = from->inputs[0];
+      if (is_narrow(precision) && multiplies_values(graph, node, ctx)) {
+        if (!is_softmax(graph, node.inputs[0])) want_value(node.inputs[0], uses, precision);
+        want_value(node.inputs[1], uses, precision);
       }
-      if (!is_known(graph, id)) want(id, precision);
+      if (!is_narrow(precision) || !has_weights(graph, node, ctx) || pairs_columns(graph, node, ctx)) continue;
+      want_value(node.inputs[0], uses, precision);
       if (rounds_weights(graph, node, ctx)) want(node.inputs[1], precision);
     }
   }
@@ -151,7 +167,8 @@ class Roundings {
     const auto number = static_cast<size_t>(id);
     const DType wanted = wanted_[number];
     if (!is_narrow(wanted)) return DType::kF32;
-    const bool is_product = has_weights(graph_, node, ctx_) && is_narrow(ctx_.precision_of(node));
+    const bool is_product = is_narrow(ctx_.precision_of(node)) &&
+                            (has_weights(graph_, node, ctx_) || multiplies_values(graph_, node, ctx_));
     const DType own = is_product ? ctx_.precision_of(node) : DType::kF32;
     if (is_known(graph_, id) || is_blocked(id))
       return operand == 1 && is_product && rounds_weights(graph_, node, ctx_) ? own : DType::kF32;
@@ -168,6 +185,15 @@ class Roundings {
     return producer && dequantizes_weights(graph_, *producer);
   }
 
+  // Of views and transposes of values that nobody else reads, what they are of.
+  void want_value(ValueId id, const std::vector<int>& uses, DType precision) {
+    for (const Node* from = graph_.producer(id); uses[static_cast<size_t>(id)] == 1 && is_view(from);
+         from = graph_.producer(id)) {
+      if (is_apart_[static_cast<size_t>(from->inputs[0])]) break;
+      id = from->inputs[0];
+    }
+    if (!is_known(graph_, id)) want(id, precision);
+  }
   void want(ValueId id, DType precision) {
     DType& wanted = wanted_[static_cast<size_t>(id)];
     if (is_narrow(wanted) && wanted != precision) is_apart_[static_cast<size_t>(id)] = true;
@@ -207,10 +233,12 @@ void say_precision(const Graph& graph, const Node& node, const PassContext& ctx)
   if (precision == DType::kF32) return say(fmt::format("f32, because of {}", why));
   if (precision == DType::kI8)
     return say(fmt::format("f32 in spite of {}, unless its weights are in blocks: quantize makes bytes", why));
+  if (multiplies_values(graph, node, ctx))
+    return say(fmt::format("both factors are {}, sums f32, because of {}", dtype_name(precision), why));
   if (!has_weights(graph, node, ctx))
-    return say(fmt::format("f32 in spite of {}: {}", why,
-                           has_blocked_weights(graph, node) ? "no tiles multiply these weights in blocks"
-                                                            : "neither factor is a weight"));
+    return say(fmt::format(
+        "f32 in spite of {}: {}", why,
+        has_blocked_weights(graph, node) ? "no tiles multiply these weights in blocks" : "neither factor is a weight"));
   const std::string narrow(dtype_name(precision));
   if (pairs_columns(graph, node, ctx) || rounds_weights(graph, node, ctx))
     return say(fmt::format("data and weights are {}, sums f32, because of {}", narrow, why));

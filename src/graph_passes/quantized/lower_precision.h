@@ -13,6 +13,9 @@
 // Weights in blocks of a few bits are rounded for machines with tiles of bf16, where each product reads them; a product
 // of few rows may leave their rounding out (schedule/rules/blocked_weights.cpp).
 //
+// On a device that has them both factors of a product of two values are rounded, too (PassContext::device_products),
+// but for a softmax, whose exponentials its kernel rounds.
+//
 // Weights may also arrive at run time: inputs and states of fixed shape, of products those of two dimensions.
 //
 // The graph that comes out is one of f32 with pairs of casts; lower/narrow_values.h stores what lies between in 16

@@ -40,7 +40,10 @@ void describe(CudaDevice* device) {
   const CudaLibrary& cuda = *device->cuda;
   cuda.cuDeviceGetName(device->name, sizeof(device->name) - 1, device->id);
   cuda.cuDeviceGetAttribute(&device->max_threads, kMaxThreadsPerBlock, device->id);
-  cuda.cuDeviceGetAttribute(&device->shared_bytes, kMaxSharedBytesPerBlock, device->id);
+  // More than what kernels may declare, where launches ask for it.
+  if (cuda.cuDeviceGetAttribute(&device->shared_bytes, kMaxDynamicSharedBytesPerBlock, device->id) != 0 ||
+      device->shared_bytes <= 0)
+    cuda.cuDeviceGetAttribute(&device->shared_bytes, kMaxSharedBytesPerBlock, device->id);
   cuda.cuDeviceGetAttribute(&device->major, kMajor, device->id);
   cuda.cuDeviceGetAttribute(&device->minor, kMinor, device->id);
 }

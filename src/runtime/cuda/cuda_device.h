@@ -27,6 +27,7 @@ struct CudaLaunch {
   CudaFunction function;
   char blocks[3][TSR_BLOCKS_TEXT];
   unsigned threads[3];
+  unsigned shared_bytes;  // besides those that the kernel declares
 };
 
 struct CudaImage;

@@ -39,7 +39,7 @@ CudaResult launch_each(const CudaCalls& calls, const CudaDevice* device, CudaStr
     const unsigned* threads = call.launch->threads;
     const CudaResult answer =
         device->cuda->cuLaunchKernel(call.launch->function, call.blocks[0], call.blocks[1], call.blocks[2], threads[0],
-                                     threads[1], threads[2], 0, stream, parameters, nullptr);
+                                     threads[1], threads[2], call.launch->shared_bytes, stream, parameters, nullptr);
     if (answer != 0) {
       *failed = call.operation;
       return answer;

@@ -86,7 +86,11 @@ bool build(CudaImage* image, const char* source, size_t size, char* message) {
 bool read_launch(const CudaImage* image, const tsr_launch_row& row, CudaLaunch* launch, char* message) {
   memcpy(launch->blocks, row.blocks, sizeof(launch->blocks));
   for (int axis = 0; axis < 3; ++axis) launch->threads[axis] = static_cast<unsigned>(row.threads[axis]);
-  const CudaResult answer = image->device->cuda->cuModuleGetFunction(&launch->function, image->module, row.kernel);
+  launch->shared_bytes = static_cast<unsigned>(row.shared_bytes);
+  const CudaLibrary& cuda = *image->device->cuda;
+  CudaResult answer = cuda.cuModuleGetFunction(&launch->function, image->module, row.kernel);
+  if (answer == 0 && launch->shared_bytes > 0)
+    answer = cuda.cuFuncSetAttribute(launch->function, kFunctionDynamicSharedBytes, static_cast<int>(row.shared_bytes));
   if (answer == 0) return true;
   snprintf(message, TSR_DEVICE_MESSAGE, "kernel '%.80s': %s", row.kernel, cuda_error_name(image->device, answer));
   return false;

@@ -62,6 +62,7 @@ bool find_all(void* driver, void* compiler, char* message) {
          find(driver, "cuModuleLoadData", &functions.cuModuleLoadData, message) &&
          find(driver, "cuModuleUnload", &functions.cuModuleUnload, message) &&
          find(driver, "cuModuleGetFunction", &functions.cuModuleGetFunction, message) &&
+         find(driver, "cuFuncSetAttribute", &functions.cuFuncSetAttribute, message) &&
          find(driver, "cuLaunchKernel", &functions.cuLaunchKernel, message) &&
          find(driver, "cuStreamCreate", &functions.cuStreamCreate, message) &&
          find(driver, "cuStreamDestroy_v2", &functions.cuStreamDestroy_v2, message) &&

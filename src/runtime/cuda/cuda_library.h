@@ -20,8 +20,10 @@ using CudaGraph = struct CudaGraphObject*;
 using CudaGraphExec = struct CudaGraphExecObject*;
 using NvrtcProgram = struct NvrtcProgramObject*;
 
-constexpr int kMaxThreadsPerBlock = 1, kMaxSharedBytesPerBlock = 8, kMajor = 75, kMinor = 76;  // attributes
-constexpr unsigned kNoTiming = 2, kWithTiming = 0, kNonBlocking = 1;                           // flags
+constexpr int kMaxThreadsPerBlock = 1, kMaxSharedBytesPerBlock = 8, kMajor = 75, kMinor = 76,
+              kMaxDynamicSharedBytesPerBlock = 97;                    // attributes
+constexpr int kFunctionDynamicSharedBytes = 8;                        // of a function
+constexpr unsigned kNoTiming = 2, kWithTiming = 0, kNonBlocking = 1;  // flags
 
 struct CudaLibrary {
   CudaResult (*cuInit)(unsigned);
@@ -41,6 +43,7 @@ struct CudaLibrary {
   CudaResult (*cuModuleLoadData)(CudaModule*, const void*);
   CudaResult (*cuModuleUnload)(CudaModule);
   CudaResult (*cuModuleGetFunction)(CudaFunction*, CudaModule, const char*);
+  CudaResult (*cuFuncSetAttribute)(CudaFunction, int, int);
   CudaResult (*cuLaunchKernel)(CudaFunction, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned,
                                CudaStream, void**, void**);
   CudaResult (*cuStreamCreate)(CudaStream*, unsigned);

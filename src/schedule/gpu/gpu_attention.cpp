@@ -2,34 +2,19 @@
 
 #include <algorithm>
 #include <limits>
-#include <map>
-#include <optional>
 #include <utility>
 
-#include "schedule/fusion/chain_kernel.h"
-#include "schedule/fusion/chain_rows.h"
-#include "schedule/fusion/online_softmax.h"
+#include "schedule/gpu/attention_members.h"
 #include "schedule/gpu/block_reduction.h"
 #include "schedule/gpu/gpu_loops.h"
 #include "schedule/gpu/gpu_tile_shape.h"
-#include "schedule/gpu/product_tile.h"
-#include "schedule/kernel/linear_kernel.h"
 
 namespace tessera::inline schedule {
 namespace {
 
-constexpr int64_t kMostSums = 64;     // of the result that a thread has in registers
-constexpr int64_t kMostEach = 16;     // columns of the result that a thread has
-constexpr int64_t kLeastQueries = 2;  // that share keys and values
+constexpr int64_t kMostSums = 64;  // of the result that a thread has in registers
+constexpr int64_t kMostEach = 16;  // columns of the result that a thread has
 constexpr double kLowest = std::numeric_limits<float>::lowest();
-
-// A member's kernel, with its loops as rows and the rest.
-struct AttentionPart {
-  LinearKernel kernel;
-  std::vector<Var> rows;         // by row axis
-  std::vector<OutputLoop> rest;  // loops that are no rows
-  VarMap fixed;                  // loops of one iteration
-};
 
 // Queries down, keys across; a thread has `out` columns of the result.
 struct AttentionTile {
@@ -39,14 +24,10 @@ struct AttentionTile {
   int64_t threads() const { return queries.threads * keys.threads; }
 };
 
-class AttentionKernel {
+class AttentionKernel : AttentionMembers {
  public:
   AttentionKernel(const JoinedProgram& joined, const JoinedContext& context, const GpuLimits& limits)
-      : joined_(joined), limits_(limits), chain_(chain_of(joined)) {
-    chain_.may_be_long = true;
-    for (size_t v = 0; v < joined.num_args; ++v) params_.push_back(flat_memory(*joined.values[v].buffer));
-    constants_ = context.constants;
-  }
+      : AttentionMembers(joined, context), limits_(limits) {}
 
   GpuRuleResult run() {
     if (std::string why = find_members(); !why.empty()) return Declined{std::move(why)};
@@ -59,101 +40,6 @@ class AttentionKernel {
   }
 
  private:
-  // ---- what the members are ----
-
-  std::string find_members() {
-    for (const TensorParam& value : joined_.values)
-      if (!value.layout.row_major()) return "an operand is stored in blocks of channels";
-    if (const std::string_view why = find_rows(chain_, Target()); !why.empty()) return std::string(why);
-    if (has_shared(chain_)) return "some members have no rows";
-    if (!find_column_blocks(chain_)) return "it is no softmax of scores between two products";
-    if (!has_open_sizes(chain_)) find_masked(constants_, chain_);
-    const ColumnBlocks& columns = *chain_.columns;
-    const size_t scores = writer_in(chain_, chain_.members[columns.maximum].args[0]);
-    const size_t product = chain_.members.size() - 1;
-    if (chain_.members.size() != 5) return "it has further members";
-    queries_.add(make_var("query"), chain_.rows.back().size);
-    keys_.add(make_var("key"), columns.total);
-    for (size_t r = 0; r + 1 < chain_.rows.size(); ++r) planes_.add(make_var("p"), chain_.rows[r].size);
-    if (!planes_.is_at_most(kMostBlocksBeside) || !queries_.is_at_most(INT32_MAX))
-      return "too many heads for a grid of blocks";
-
-    if (std::string why = make_part(scores, scores_); !why.empty()) return why;
-    if (std::string why = make_part(product, product_); !why.empty()) return why;
-    if (scores_.rest.size() != 1 || static_cast<size_t>(scores_.rest[0].axis) != columns.axis[scores])
-      return "scores have other axes than rows and keys";
-    if (std::string why = find_scores(); !why.empty()) return why;
-    return find_product(product);
-  }
-
-  // Sums of f32, whose loops are the chain's rows and others.
-  std::string make_part(size_t m, AttentionPart& part) const {
-    std::string why;
-    auto kernel = make_linear_kernel(*chain_.members[m].definition, why, Results::kOne, Sizes::kOpen);
-    if (!kernel) return why;
-    if (kernel->combiner != Combiner::kSum || kernel->reduce_dtype != DType::kF32 || kernel->padded)
-      return "what is multiplied is not f32";
-    part.kernel = *std::move(kernel);
-    part.rows.resize(chain_.rows.size());
-    for (const OutputLoop& loop : part.kernel.loops) {
-      size_t row = 0;
-      while (row < chain_.rows.size() && chain_.rows[row].axis[m] != static_cast<size_t>(loop.axis)) ++row;
-      if (row < chain_.rows.size()) part.rows[row] = loop.var;
-      else if (loop.extent != 1 || chain_.columns->axis[m] == static_cast<size_t>(loop.axis)) part.rest.push_back(loop);
-      else part.fixed[loop.var.get()] = Expr(0);
-    }
-    // Parameters are the joined kernel's.
-    std::map<const Buffer*, BufferPtr> moved;
-    for (size_t a = 0; a < part.kernel.params.size(); ++a)
-      if (const auto value = static_cast<size_t>(chain_.members[m].args[a]); value < joined_.num_args)
-        moved[part.kernel.params[a].get()] = params_[value];
-    for_each_value(part.kernel, [&](Expr& e) {
-      e = transform(e, [&](const Expr& node) -> Expr {
-        if (node->kind != ExprKind::kLoad) return {};
-        const auto it = moved.find(node->buffer.get());
-        return it == moved.end() ? Expr() : load(it->second, node->operands);
-      });
-    });
-    return {};
-  }
-
-  std::string find_scores() {
-    auto factors = factors_of(scores_.kernel.reduce_value);
-    if (!factors) return "scores are no sums of products";
-    const Var &query = scores_.rows.back(), &key = scores_.rest[0].var;
-    if (uses_var(factors->a, key)) std::swap(factors->a, factors->b);
-    if (uses_var(factors->a, key)) return "both factors of scores depend on the key";
-    if (uses_var(factors->b, query)) return "keys differ from query to query";
-    if (queries_.extent < kLeastQueries) return "keys and values are used once";
-    query_ = factors->a, key_ = factors->b;
-    for (const Axis& axis : scores_.kernel.reduce) steps_.add(axis.var, axis.extent);
-    if (!as_int(steps_.size)) return "a run decides how long queries are";
-    return {};
-  }
-
-  std::string find_product(size_t product) {
-    const LinearKernel& kernel = product_.kernel;
-    const BufferPtr& numerators = kernel.params[param_from(chain_, product, chain_.columns->exponential)];
-    const auto factors = factors_of(kernel.reduce_value);
-    if (!factors || kernel.reduce.size() != 1) return "the softmax is not multiplied with values";
-    const bool first = is_load_of(factors->a, numerators);
-    value_ = first ? factors->b : factors->a;
-    if (!first && !is_load_of(factors->b, numerators)) return "the softmax is not multiplied with values";
-    if (uses_var(value_, product_.rows.back())) return "values differ from query to query";
-    for (const OutputLoop& loop : product_.rest) columns_.add(loop.var, loop.size);
-    if (!as_int(columns_.size)) return "a run decides how long values are";
-    // The sum, or its inverse, as a variable.
-    const BufferPtr& sums = kernel.params[param_from(chain_, product, chain_.columns->sum)];
-    product_.kernel.value = transform(
-        kernel.value, [&](const Expr& node) -> Expr { return is_load_of(node, sums) ? Expr(total_) : Expr(); });
-    std::string why;
-    const auto sum =
-        make_linear_kernel(*chain_.members[chain_.columns->sum].definition, why, Results::kOne, Sizes::kOpen);
-    if (!sum) return why;
-    sum_ = sum->value, sum_result_ = sum->result_var;
-    return {};
-  }
-
   // ---- sizes ----
 
   std::string choose_sizes() {
@@ -289,18 +175,6 @@ class AttentionKernel {
         bounds_);
   }
 
-  VarMap rows_at(const AttentionPart& part, const Expr& query) const {
-    VarMap at = part.fixed;
-    for (size_t r = 0; r < part.rows.size(); ++r)
-      at[part.rows[r].get()] = r + 1 == part.rows.size() ? query : plane_.at(planes_.axes[r].var.get());
-    return at;
-  }
-  static Expr below(const Expr& place, const FlatAxes& axes, int64_t tile) {
-    return axes.has_whole(tile) ? const_int(DType::kBool, 1) : place < axes.size;
-  }
-  static Expr value_if(const Expr& inside, const Expr& value, double otherwise) {
-    return is_true(inside) ? value : select(inside, value, const_float(DType::kF32, otherwise));
-  }
   static Expr zero() { return const_float(DType::kF32, 0); }
 
   // The queries come to shared memory; nothing is known of their rows.
@@ -329,31 +203,10 @@ class AttentionKernel {
     return seq({fetch, clear});
   }
 
-  // Tiles of keys that some row of the tile sees.
-  Expr visible(const Expr& tile) const {
-    const int64_t size = tile_.keys.size();
-    const Expr all = keys_.tiles(size);
-    if (!chain_.masked) return all;
-    const std::vector<int64_t>& used = chain_.masked->used;
-    // Mostly it is one key more for each row, up to the last one that there is.
-    int64_t ahead = 1;
-    for (size_t r = used.size(); r-- > 0;)
-      if (used[r] < keys_.extent || r == 0) {
-        ahead = used[r] - static_cast<int64_t>(r);
-        break;
-      }
-    bool is_diagonal = true;
-    for (size_t r = 0; r < used.size(); ++r)
-      is_diagonal = is_diagonal && used[r] == std::clamp<int64_t>(static_cast<int64_t>(r) + ahead, 1, keys_.extent);
-    if (!is_diagonal) return Expr((*std::max_element(used.begin(), used.end()) + size - 1) / size);
-    const Expr last = tile * Expr(tile_.queries.size()) + Expr(tile_.queries.size() - 1 + ahead);
-    return simplify(min(max(floordiv(last + Expr(size - 1), Expr(size)), Expr(1)), all), bounds_);
-  }
-
   Stmt over_keys(const Expr& tile) {
     const Var number = var_below("key_tile", keys_.tiles(tile_.keys.size()), bounds_);
     const Expr first = number * Expr(tile_.keys.size());
-    return for_loop(number, 0, visible(tile), ForKind::kSerial,
+    return for_loop(number, 0, visible(tile, tile_.queries.size(), tile_.keys.size()), ForKind::kSerial,
                     seq({multiply_keys(first), weigh(first), normalise(), mix(first)}));
   }
 
@@ -418,13 +271,12 @@ class AttentionKernel {
     return threads("weigh", [&](const Thread& thread) {
       return each_sum(tile_.keys, [&](const Var& i, const Var& j) {
         const Expr row = tile_.queries.place(i, thread.y, bounds_), column = tile_.keys.place(j, thread.x, bounds_);
-        VarMap at = rows_at(scores_, first_query_ + row);
-        at[scores_.rest[0].var.get()] = first + column;
-        at[scores_.kernel.result_var.get()] = load(buffers_.products, {thread.y, thread.x, i, j});
+        const Expr sum = load(buffers_.products, {thread.y, thread.x, i, j});
         const Expr inside = logical_and(below(first_query_ + row, queries_, tile_.queries.size()),
                                         below(first + column, keys_, tile_.keys.size()));
-        return store(buffers_.scores, {column, row},
-                     value_if(inside, substitute(scores_.kernel.value, at), -std::numeric_limits<double>::infinity()));
+        return store(
+            buffers_.scores, {column, row},
+            value_if(inside, score(first_query_ + row, first + column, sum), -std::numeric_limits<double>::infinity()));
       });
     });
   }
@@ -516,13 +368,8 @@ class AttentionKernel {
       return each_sum(tile_.out, [&](const Var& i, const Var& j) {
         const Expr row = tile_.queries.place(i, thread.y, bounds_), column = tile_.out.place(j, thread.x, bounds_);
         const Expr query = first_query_ + row;
-        VarMap at = rows_at(product_, query);
-        columns_.values_at(column, bounds_, at);
-        VarMap finished = at;
-        finished[product_.kernel.result_var.get()] = load(buffers_.mixed, {thread.y, thread.x, i, j});
-        finished[total_.get()] = substitute(sum_, {{sum_result_.get(), load(buffers_.sum, {row})}});
-        const Stmt stored = store(params_.back(), {substitute(product_.kernel.out_index, at)},
-                                  substitute(product_.kernel.value, finished));
+        const Stmt stored =
+            store_result(query, column, load(buffers_.mixed, {thread.y, thread.x, i, j}), load(buffers_.sum, {row}));
         const Expr inside =
             logical_and(below(query, queries_, tile_.queries.size()), below(column, columns_, tile_.out.size()));
         return is_true(inside) ? stored : if_then(inside, stored);
@@ -538,21 +385,8 @@ class AttentionKernel {
     BufferPtr products, mixed;           // of threads
   };
 
-  const JoinedProgram& joined_;
   const GpuLimits& limits_;
-  Chain chain_;
-  std::vector<TensorPtr> constants_;
-  std::vector<BufferPtr> params_;
-  AttentionPart scores_, product_;
-  Expr query_, key_, value_;  // factors
-  Var total_ = make_var("total", DType::kF32);
-  Expr sum_;  // the finished sum, or its inverse, in terms of
-  Var sum_result_;
-  FlatAxes queries_, keys_, planes_;  // the last axis of rows, and the others
-  FlatAxes steps_, columns_;          // what scores sum; of the result
   AttentionTile tile_;
-  Bounds bounds_;
-  VarMap plane_;  // where a block is along the other rows
   Expr first_query_;
   Buffers buffers_;
 };
@@ -560,6 +394,8 @@ class AttentionKernel {
 }  // namespace
 
 GpuRuleResult gpu_attention(const JoinedProgram& joined, const JoinedContext& context, const GpuLimits& limits) {
+  GpuRuleResult warps = gpu_attention_mma(joined, context, limits);
+  if (std::holds_alternative<LoopProgram>(warps)) return warps;
   return AttentionKernel(joined, context, limits).run();
 }
 

@@ -20,8 +20,13 @@ namespace tessera::inline schedule {
 
 inline constexpr std::string_view kGpuAttention = "gpu_attention";
 
-// The loops of a joined program that is attention in f32. Declined when it is none, or tiles do not fit in shared
-// memory.
+// On tensor cores, where queries, keys and values are bf16 or f16 that are computed with in f32. The exponentials, too,
+// are rounded to that type before they are multiplied; scores and sums stay f32. Keys of the next tile come by
+// asynchronous copies while one is mixed, and a tile's values while its scores are computed.
+GpuRuleResult gpu_attention_mma(const JoinedProgram& joined, const JoinedContext& context, const GpuLimits& limits);
+
+// The loops of a joined program that is attention, on tensor cores or in f32. Declined when it is none, or tiles do not
+// fit in shared memory.
 GpuRuleResult gpu_attention(const JoinedProgram& joined, const JoinedContext& context, const GpuLimits& limits);
 
 // Joins calls whose kernels `limits_of` knows the device of; null: it runs elsewhere. `remarks` (may be null) are told

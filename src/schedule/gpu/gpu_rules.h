@@ -19,8 +19,10 @@ namespace tessera::inline schedule {
 
 // What a rule may use of a device. The defaults are what every OpenCL device of the full profile has, or nearly all.
 struct GpuLimits {
-  int64_t threads = 256;             // of a block; a power of two, at least 64
-  int64_t shared_bytes = 32 << 10;   // of a block
+  int64_t threads = 256;            // of a block; a power of two, at least 64
+  int64_t shared_bytes = 32 << 10;  // of a block
+  // Of a block that has few others beside it; with asynchronous copies (IntrinsicCode::kAsyncCopy). 0: it has none.
+  int64_t staged_bytes = 0;
   int64_t wanted_threads = 1 << 13;  // that keep a device busy
   bool warp_products = false;        // tensor cores: products of bf16 and f16 by the threads of a warp
   int64_t multiprocessors = 32;      // that work at the same time
@@ -50,7 +52,8 @@ std::variant<GpuAnswer, Declined> schedule_for_gpu(const TensorProgram& kernel, 
 // ---- the rules ----
 
 // Products of matrices and convolutions whose operands are bf16 or f16, on tensor cores: warps of a block multiply
-// tiles of the operands' pieces in shared memory, while the next pieces come to registers.
+// tiles of the operands' pieces in shared memory, while the next pieces come: by asynchronous copies, several ahead,
+// where both operands are read in vectors, else to registers.
 GpuRuleResult gpu_mma(const TensorProgram& kernel, const GpuLimits& limits);
 
 // Sums of products of two operands, each of which depends on output axes that the other does not: products of matrices,
