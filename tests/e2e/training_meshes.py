@@ -35,6 +35,8 @@ MESHES = {
     "data=2,model=2": (4, ("--tensor-parallel", 2)),
     "data=2,stage=2": (4, ("--stages", 2, "--micro-batches", 2)),
     "stage=2,model=2": (4, ("--stages", 2, "--micro-batches", 4, "--tensor-parallel", 2)),
+    "stage=2,model=2, gpipe": (4, ("--stages", 2, "--micro-batches", 4, "--tensor-parallel", 2, "--pipeline", "gpipe")),
+    "stage=2,model=2, interleaved": (4, ("--stages", 2, "--micro-batches", 4, "--tensor-parallel", 2, "--pipeline", "interleaved")),
     "data=2,stage=2,model=2": (8, ("--stages", 2, "--micro-batches", 2, "--tensor-parallel", 2)),
     "data=2,stage=2,model=2, zero 1": (8, ("--stages", 2, "--micro-batches", 2, "--tensor-parallel", 2, "--zero", 1)),
 }
