@@ -2,19 +2,21 @@
 """Runs a list of PyTorch models, randomly initialised, by torch.compile(backend="tessera") or as .pt2 programs, and compares
 them with eager PyTorch: which match, which do not, and why.
 
-    torch_models.py [--hundred] [--match REGEX] [--shard I/N] [--how compile|export|survey] [--time SECONDS] [--threads N]
-                    [--processor-time] [--json FILE] [--isolate SECONDS]
+    torch_models.py [--hundred | --twenty] [--match REGEX] [--shard I/N] [--how compile|export|survey] [--time SECONDS]
+                    [--threads N[,N...]] [--processor-time] [--json FILE] [--isolate SECONDS]
 
 compile: torch.compile; it matches when no operator is left to PyTorch as well. export: torch.export, decomposed, by the compiler.
 survey: torch.export and the reader alone, which names what it does not read. --time measures those that match beside eager and
-Inductor, in turn, and prints medians; --processor-time takes the process's time, which other work on the machine changes less,
-instead of the clock's. --hundred is the fixed list that docs/measurements.md counts: torchvision's 30, the first 40
-of timm and the first 30 of transformers. --isolate gives each model a process of its own and so long at most; with --json, models
-that the file has are not run again. Runs with the Python of tests/python/torch_python.py; without one it is skipped."""
+Inductor, in turn, and prints medians, and at the end how often the faster of the two takes our time; --processor-time takes the
+process's time, which other work on the machine changes less, instead of the clock's. --hundred is the fixed list that
+docs/measurements.md counts: torchvision's 30, the first 40 of timm and the first 30 of transformers; --twenty is every fifth of
+it. --isolate gives each model a process of its own and so long at most; with --json, models that the file has are not run again.
+Runs with the Python of tests/python/torch_python.py; without one it is skipped."""
 
 import argparse
 import collections
 import io
+import itertools
 import json
 import os
 import pathlib
@@ -143,11 +145,14 @@ def transformers_model(name):
     return Outputs(model), (), inputs
 
 
-def models(hundred=False):
+def models(hundred=False, twenty=False):
+    number = 0
     for family, names, make, count in (("torchvision", TORCHVISION, torchvision_model, 30), ("timm", TIMM, timm_model, 40),
                                        ("transformers", TRANSFORMERS, transformers_model, 30)):
-        for name in list(names)[:count if hundred else None]:
-            yield f"{family}/{name}", make, name
+        for name in list(names)[:count if hundred or twenty else None]:
+            if not twenty or number % 5 == 0:
+                yield f"{family}/{name}", make, name
+            number += 1
 
 
 def leaves(value):
@@ -180,39 +185,39 @@ def archive_of(model, args, kwargs):
 
 
 def examine(how, model, args, kwargs, threads):
-    """What went wrong, or ''; and what is measured."""
+    """What went wrong, or ''; and, of torch.compile, what it gave."""
+    run = None
     with torch.no_grad():
         want = model(*args, **kwargs)
         if how == "survey":
             refused = _native.refused_aten_nodes(archive_of(model, args, kwargs), {})
             found = collections.Counter((target, reason) for _, target, reason in refused)
-            return "; ".join(f"{n} x {target}: {reason}" for (target, reason), n in found.items())
+            return "; ".join(f"{n} x {target}: {reason}" for (target, reason), n in found.items()), None
         if how == "export":
             compiled = tessera.compile(archive_of(model, args, kwargs), threads=threads)
             given = {info.name: value for info, value in zip(compiled.inputs, leaves((args, kwargs)))}
             got = [torch.from_numpy(array) for array in compiled.run({name: t.numpy() for name, t in given.items()})]
             if len(got) != len(leaves(want)):
-                return f"{len(got)} outputs for {len(leaves(want))}"
+                return f"{len(got)} outputs for {len(leaves(want))}", None
         else:
             torch._dynamo.reset()
             tessera.torch.reset()
-            got = torch.compile(model, backend="tessera", dynamic=False)(*args, **kwargs)
+            run = torch.compile(model, backend="tessera", dynamic=False)
+            got = run(*args, **kwargs)
             left = [f"{target}: {reason}" for report in tessera.torch.reports()
                     for target, reason in sorted({(t, r) for _, t, r in report.eager})]
             left += [report.reason for report in tessera.torch.reports() if report.reason]
             if left:
-                return "left to PyTorch: " + "; ".join(left)
+                return "left to PyTorch: " + "; ".join(left), run
         worst = difference(got, want)
         if not isinstance(worst, float) or worst > TOLERANCE:
-            return f"differs: {worst if isinstance(worst, str) else f'{worst:.1e}'}"
-    return ""
+            return f"differs: {worst if isinstance(worst, str) else f'{worst:.1e}'}", run
+    return "", run
 
 
-def measure(model, args, kwargs, seconds, clock):
-    """Medians in ms of eager, Inductor and tessera, in turn."""
-    torch._dynamo.reset()
-    runs = {"eager": model, "inductor": torch.compile(model, dynamic=False),
-            "tessera": torch.compile(model, backend="tessera", dynamic=False)}
+def measure(model, compiled, args, kwargs, seconds, clock):
+    """Medians in ms of eager, Inductor and what torch.compile made with tessera, in turn."""
+    runs = {"eager": model, "inductor": torch.compile(model, dynamic=False), "tessera": compiled}
     times = {name: [] for name in runs}
     with torch.no_grad():
         for name in list(runs):
@@ -231,9 +236,10 @@ def measure(model, args, kwargs, seconds, clock):
     return {name: statistics.median(t) * 1e3 for name, t in times.items() if t}
 
 
-def run_model(name, make, key, args):
+def run_model(name, make, key, args, threads):
     """What went wrong, or '', and what is measured; None where the library cannot make the model."""
     torch.manual_seed(0)
+    torch.set_num_threads(threads)
     begin, times = time.perf_counter(), {}
     try:
         model, inputs, keywords = make(key)
@@ -241,9 +247,10 @@ def run_model(name, make, key, args):
         print(f"none  {name}: cannot be made: {str(error).strip().splitlines()[0][:150]}", flush=True)
         return None
     try:
-        wrong = examine(args.how, model, inputs, keywords, args.threads)
-        if not wrong and args.time:
-            times = measure(model, inputs, keywords, args.time, time.process_time if args.processor_time else time.perf_counter)
+        wrong, compiled = examine(args.how, model, inputs, keywords, threads)
+        if not wrong and args.time and compiled is not None:
+            clock = time.process_time if args.processor_time else time.perf_counter
+            times = measure(model, compiled, inputs, keywords, args.time, clock)
     except Exception as error:  # noqa: BLE001
         wrong = f"{type(error).__name__}: {(str(error).strip() or '?')[:600]}"
     shown = "  ".join(f"{engine} {ms:.2f} ms" for engine, ms in times.items())
@@ -251,11 +258,25 @@ def run_model(name, make, key, args):
     return {"wrong": wrong, "ms": times}
 
 
-def run_in_process(name, args):
+def entry(name, threads):
+    """What a file of results calls a model's run."""
+    return f"{name}, {threads} thread{'s' * (threads > 1)}"
+
+
+def print_speeds(results, threads):
+    """How often the faster of eager and Inductor takes our time, over all models of a count of threads."""
+    times = [result["ms"] for name, result in results.items() if name.endswith(entry("", threads)) and "tessera" in result["ms"]]
+    ratios = [min(ms for engine, ms in t.items() if engine != "tessera") / t["tessera"] for t in times]
+    if ratios:
+        print(f"{entry(f'{len(ratios)} models', threads)}: {statistics.geometric_mean(ratios):.2f} times as fast as the faster of "
+              f"eager and Inductor (geometric mean), the least {min(ratios):.2f}")
+
+
+def run_in_process(name, args, threads):
     """As run_model, in a process of its own that ends after args.isolate seconds."""
     with tempfile.NamedTemporaryFile(suffix=".json") as file:
         command = [sys.executable, __file__, "--match", f"^{re.escape(name)}$", "--how", args.how, "--time", str(args.time),
-                   "--threads", str(args.threads), "--json", file.name, *["--processor-time"] * args.processor_time]
+                   "--threads", str(threads), "--json", file.name, *["--processor-time"] * args.processor_time]
         try:
             done = subprocess.run(command, timeout=args.isolate)
         except subprocess.TimeoutExpired:
@@ -263,7 +284,7 @@ def run_in_process(name, args):
         else:
             written = file.read()
             if written:
-                return json.loads(written).get(name)
+                return json.loads(written).get(entry(name, threads))
             wrong = f"the process ended with {done.returncode}"
     print(f"wrong {name} {wrong}", flush=True)
     return {"wrong": wrong, "ms": {}}
@@ -272,29 +293,31 @@ def run_in_process(name, args):
 def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("--hundred", action="store_true")
+    parser.add_argument("--twenty", action="store_true")
     parser.add_argument("--match", default="")
     parser.add_argument("--shard", default="0/1")
     parser.add_argument("--how", choices=("compile", "export", "survey"), default="compile")
     parser.add_argument("--time", type=float, default=0)
     parser.add_argument("--processor-time", action="store_true")
-    parser.add_argument("--threads", type=int, default=1)
+    parser.add_argument("--threads", type=lambda text: [int(n) for n in text.split(",")], default=[1])
     parser.add_argument("--json")
     parser.add_argument("--isolate", type=int, default=0)
     args = parser.parse_args()
     warnings.simplefilter("ignore")
-    torch.set_num_threads(args.threads)
     shard, shards = map(int, args.shard.split("/"))
     results = {}
     if args.isolate and args.json and os.path.exists(args.json):
         results = json.loads(pathlib.Path(args.json).read_text())
-    for number, (name, make, key) in enumerate(models(args.hundred)):
-        if number % shards != shard or not re.search(args.match, name) or name in results:
+    for threads, (number, (name, make, key)) in itertools.product(args.threads, enumerate(models(args.hundred, args.twenty))):
+        if number % shards != shard or not re.search(args.match, name) or entry(name, threads) in results:
             continue
-        result = run_in_process(name, args) if args.isolate else run_model(name, make, key, args)
+        result = run_in_process(name, args, threads) if args.isolate else run_model(name, make, key, args, threads)
         if result is not None:
-            results[name] = result
+            results[entry(name, threads)] = result
         if args.json:
             pathlib.Path(args.json).write_text(json.dumps(results, indent=1))
+    for threads in args.threads:
+        print_speeds(results, threads)
     good = sum(not result["wrong"] for result in results.values())
     print(f"{good} of {len(results)} models match")
     return 0 if good == len(results) else 1
