@@ -222,9 +222,9 @@ class WarpAttention : AttentionMembers {
     const Expr count = visible(query_tile, rows_, tile_keys_);
     const Var tile = var_below("key_tile", keys_.tiles(tile_keys_), bounds_);
     const Stmt scores = threads("scores", [&](const WarpThread& thread) {
-      return seq({copy_values(tile, thread), products_.clear(thread, bounds_),
+      return seq({products_.clear(thread, bounds_),
                   multiply_warp({queries_tile_, Expr(0), first_row(thread)}, {keys_tile_, Expr(0), Expr(0)}, products_,
-                                thread, bounds_),
+                                thread, bounds_, copy_values(tile, thread)),
                   weigh(tile, thread)});
     });
     const Stmt softmax = threads("softmax", [&](const WarpThread& thread) {

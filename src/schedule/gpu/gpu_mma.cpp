@@ -103,10 +103,10 @@ class WarpProduct : ProductTile {
       return {element.value, element.inside};
     };
   }
-  Stmt multiply(const WarpThread& thread, const Expr& stage) {
+  Stmt multiply(const WarpThread& thread, const Expr& stage, const Stmt& meanwhile = {}) {
     const Expr row = floordiv(thread.warp, Expr(warps_across_)) * Expr(kWarpRows * down_);
     const Expr column = floormod(thread.warp, Expr(warps_across_)) * Expr(kWarpColumns * across_);
-    return multiply_warp({a_, stage, row}, {b_, stage, column}, sums_, thread, bounds_);
+    return multiply_warp({a_, stage, row}, {b_, stage, column}, sums_, thread, bounds_, meanwhile);
   }
 
   // Pieces go round through the stages, all but one of them ahead of what is multiplied.
@@ -124,9 +124,10 @@ class WarpProduct : ProductTile {
         "piece", num_pieces(),
         [&](const Var& piece) {
           return threads("sum", [&](const WarpThread& thread) {
-            const Stmt product = multiply(thread, floormod(piece, Expr(stages_)));
-            if (num_pieces() <= ahead) return product;
-            return seq({if_then(piece + Expr(ahead) < Expr(num_pieces()), copy(piece + Expr(ahead), thread)), product});
+            Stmt next;
+            if (num_pieces() > ahead)
+              next = if_then(piece + Expr(ahead) < Expr(num_pieces()), copy(piece + Expr(ahead), thread));
+            return multiply(thread, floormod(piece, Expr(stages_)), next);
           });
         },
         bounds_));

@@ -136,14 +136,14 @@ Expr column_of_sum(const WarpThread& thread, const Expr& j, const Expr& l) {
 }
 
 Stmt multiply_warp(const WarpFactor& a, const WarpFactor& b, const WarpSums& sums, const WarpThread& thread,
-                   Bounds& bounds) {
+                   Bounds& bounds, const Stmt& meanwhile) {
   const WarpOperand::Layout& layout = a.operand.layout();
   const TensorIntrinsic* intrinsic = find_intrinsic(layout.dtype == DType::kF16 ? "cuda.mma.f16" : "cuda.mma.bf16");
   const auto element = [](const WarpFactor& of, const Expr& place, const Expr& step) {
     return cast(DType::kF32, load(of.operand.buffer(), of.operand.at(of.stage, of.first + place, step)));
   };
   std::vector<Stmt> parts;
-  for (int64_t first = 0; first < layout.steps; first += kWarpTerms)
+  for (int64_t first = 0; first < layout.steps; first += kWarpTerms) {
     for (int64_t tile = 0; tile < sums.across; tile += kMostAcross) {
       const auto loop = [&](const char* name, ForKind kind, int64_t extent,
                             const std::function<Stmt(const Var&)>& body) {
@@ -166,6 +166,8 @@ Stmt multiply_warp(const WarpFactor& a, const WarpFactor& b, const WarpSums& sum
       });
       parts.push_back(match_intrinsic(*intrinsic, nest).empty() ? tensorized(intrinsic, nest) : nest);
     }
+    if (first == 0 && meanwhile) parts.push_back(meanwhile);
+  }
   return seq(std::move(parts));
 }
 

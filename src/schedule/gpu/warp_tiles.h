@@ -92,13 +92,14 @@ struct WarpSums {
 Expr row_of_sum(const WarpThread& thread, const Expr& i, const Expr& h);
 Expr column_of_sum(const WarpThread& thread, const Expr& j, const Expr& l);
 
-// sums += a * b over all steps of their stages; the warp's rows and columns begin at these.
+// sums += a * b over all steps of their stages; the warp's rows and columns begin at these. `meanwhile`, if any, stands
+// behind the products of the first steps, which the tensor cores are busy with.
 struct WarpFactor {
   const WarpOperand& operand;
   Expr stage, first;
 };
 Stmt multiply_warp(const WarpFactor& a, const WarpFactor& b, const WarpSums& sums, const WarpThread& thread,
-                   Bounds& bounds);
+                   Bounds& bounds, const Stmt& meanwhile = {});
 
 // Loops over the threads of `warps` warps.
 Stmt each_warp_thread(const std::string& name, int64_t warps, const std::function<Stmt(const WarpThread&)>& body,
