@@ -63,6 +63,8 @@ class KernelPrinter {
   std::string async_copy(const Stmt& s);
   // A warp's product of tiles as a call of tsr_mma_bf16 or tsr_mma_f16; empty where the nest is printed as it is.
   std::string warp_product(const Stmt& s);
+  static Expr flat_index(const Buffer& buffer, const std::vector<Expr>& indices);
+  bool is_shared(const Buffer& buffer) const;
   std::string vector_at(const Buffer& buffer, const std::vector<Expr>& indices, const Stmt& loop);
   void emit_if(const Stmt& s);
   void emit_store(const Stmt& s);
