@@ -26,9 +26,10 @@ const std::vector<TensorIntrinsic>& table() {
   return kTable;
 }
 
-constexpr std::array<std::string_view, 14> kCodeNames = {
-    "none",        "multiply_add", "dot_of_pairs", "quads_u8i8", "quads_neon",   "pairs_i16", "pairs_of_bytes",
-    "common_bits", "tile_dot",     "pack_bytes",   "transpose",  "warp_product", "async_copy", "block"};
+constexpr std::array<std::string_view, 15> kCodeNames = {"none",       "multiply_add", "dot_of_pairs",   "quads_u8i8",
+                                                         "quads_neon", "pairs_i16",    "pairs_of_bytes", "common_bits",
+                                                         "tile_dot",   "pack_bytes",   "transpose",      "warp_product",
+                                                         "async_copy", "short_exp",    "block"};
 
 bool same_architecture(const TensorIntrinsic& intrinsic, const Target& target) {
   const std::string& name = intrinsic.like.empty() ? intrinsic.name : intrinsic.like;

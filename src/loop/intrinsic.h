@@ -33,6 +33,7 @@ enum class IntrinsicCode : uint8_t {
   kTranspose,     // square tiles that are turned
   kWarpProduct,   // a thread's part of products of tiles by the 32 threads of a warp
   kAsyncCopy,     // 16 bytes that go to memory of the block while the thread goes on (device/barriers.h)
+  kShortExp,      // exp of a number that is not above 0, as exact as 16 bits show
   kBlock,         // a nest that is left alone
 };
 // The names in texts: "multiply_add".

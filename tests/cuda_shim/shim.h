@@ -162,6 +162,7 @@ inline unsigned short tsr_bf16_of_f32(float a) {
   return static_cast<unsigned short>(a != a ? 0x7fff : (bits + 0x7fff + (bits >> 16 & 1)) >> 16);
 }
 inline unsigned short tsr_f16_of_f32(float a) { return cuda_shim_bits<unsigned short>(static_cast<_Float16>(a)); }
+inline float tsr_short_exp(float a) { return a < -87 ? 0 : std::exp(a); }
 inline unsigned tsr_bf16_pair(float a, float b) {
   return tsr_bf16_of_f32(a) | static_cast<unsigned>(tsr_bf16_of_f32(b)) << 16;
 }

@@ -5,9 +5,9 @@
 
 Modules run through src/runtime/cuda on a driver that is none, which fails where it is told to: each failure is one error,
 and none hangs. It runs the operators of opencl_operators.py and resnet18 (all quick networks with --full), held against ONNX
-Runtime; so are products and attention of bf16 and f16, which go through tensor cores. nvcc compiles two networks in turn with the date (all with --full) to PTX for sm_80 and machine code for
-sm_90a: no registers are spilled, and no block shares more memory than the table says; clang compiles the same kernels as HIP for
-gfx90a. nvcc is $TESSERA_NVCC, the one of
+Runtime; so are products and attention of bf16 and f16, which go through tensor cores. nvcc compiles two networks in turn
+with the date (all with --full) to PTX for sm_80 and machine code for sm_90a: no registers are spilled, and no block shares
+more memory than the table says; clang compiles the same kernels as HIP for gfx90a. nvcc is $TESSERA_NVCC, the one of
 `scripts/setup.sh --cuda`, or that of PATH; without one that part is skipped.
 """
 import os
@@ -153,12 +153,13 @@ def narrow_cases(random):
         return random.standard_normal(shape, dtype=np.float32)
 
     node = helper.make_node
-    for precision, (m, k, n) in zip(("bf16", "f16", "bf16", "f16"), ((256, 512, 384), (130, 96, 264), (1500, 64, 1600), (17, 40, 33))):
-        yield (f"product {m}x{k}x{n} {precision}", model_of([node("MatMul", ["x", "w"], ["y"])], {"x": normal(m, k)}, [m, n],
-                                                            {"w": normal(k, n) / np.float32(k ** 0.5)}),
-               {"x": normal(m, k)}, precision)
-    for precision, (heads, queries, keys, depth, out), mask in (("bf16", (2, 100, 100, 64, 64), "causal"), ("f16", (1, 70, 133, 32, 48), "rows"),
-                                                                ("bf16", (200, 128, 96, 64, 64), ""), ("f16", (1, 33, 64, 128, 128), "causal")):
+    for precision, (m, k, n) in (("bf16", (256, 512, 384)), ("f16", (130, 96, 264)), ("bf16", (1500, 64, 1600)), ("f16", (17, 40, 33))):
+        feeds = {"x": normal(m, k)}
+        model = model_of([node("MatMul", ["x", "w"], ["y"])], feeds, [m, n], {"w": normal(k, n) / np.float32(k ** 0.5)})
+        yield f"product {m}x{k}x{n} {precision}", model, feeds, precision
+    for precision, (heads, queries, keys, depth, out), mask in (
+            ("bf16", (2, 100, 100, 64, 64), "causal"), ("f16", (1, 70, 133, 32, 48), "rows"),
+            ("bf16", (200, 128, 96, 64, 64), ""), ("f16", (1, 33, 64, 128, 128), "causal")):
         feeds = {"q": normal(1, heads, queries, depth), "k": normal(1, heads, keys, depth), "v": normal(1, heads, keys, out)}
         nodes = [node("Transpose", ["k"], ["t"], perm=[0, 1, 3, 2]), node("MatMul", ["q", "t"], ["p"]), node("Mul", ["p", "f"], ["s"]),
                  node("Softmax", ["a" if mask else "s"], ["w"], axis=-1), node("MatMul", ["w", "v"], ["y"])]
@@ -167,8 +168,8 @@ def narrow_cases(random):
             nodes.insert(3, node("Add", ["s", "m"], ["a"]))
             hidden = np.triu(np.full((queries, keys), -np.inf, np.float32), 1) if mask == "causal" else normal(queries, keys)
             constants["m"] = hidden
-        yield (f"attention {heads}x{queries}x{keys}x{depth} {mask} {precision}", model_of(nodes, feeds, [1, heads, queries, out], constants),
-               feeds, precision)
+        model = model_of(nodes, feeds, [1, heads, queries, out], constants)
+        yield f"attention {heads}x{queries}x{keys}x{depth} {mask} {precision}", model, feeds, precision
 
 
 def check_narrow(binary, count, nvcc):

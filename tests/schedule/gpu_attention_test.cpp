@@ -110,6 +110,10 @@ class GpuAttention : public testing::Test {
       EXPECT_LE(launch.shared_bytes, std::max(limits.shared_bytes, limits.staged_bytes));
       copies_ += static_cast<int>(launch.copies.size());
       warps_ += launch.threads[0] == 32 && launch.threads[1] == 4;
+      // exp is the device's instruction, and products are.
+      const std::string loops = print(kernel.program);
+      for (const char* intrinsic : {"cuda.exp.f32", "cuda.mma."})
+        EXPECT_EQ(loops.find(intrinsic) != std::string::npos, !shape.narrow.empty()) << intrinsic;
     }
   }
 

@@ -26,7 +26,7 @@ constexpr std::array kCudaHelpers = {
     Text{"f32_of_f16", "f32 f32_of_f16(u16 bits) { return tsr_f32_of_f16(bits); }"},
 };
 
-// What the device has instructions for; NaN is one of theirs.
+// What the device has instructions for; NaN is one of theirs where they give one.
 constexpr std::string_view kCudaConversions = R"(
 #ifndef TESSERA_CUDA_SHIM
 static __device__ inline u16 tsr_bf16_of_f32(f32 a) {
@@ -38,6 +38,11 @@ static __device__ inline u16 tsr_f16_of_f32(f32 a) {
   u16 bits;
   asm("cvt.rn.f16.f32 %0, %1;" : "=h"(bits) : "f"(a));
   return bits;
+}
+static __device__ inline f32 tsr_short_exp(f32 a) {
+  f32 power;
+  asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(power) : "f"(a * 1.442695040f));
+  return power;
 }
 static __device__ inline u32 tsr_bf16_pair(f32 a, f32 b) {
   u32 bits;
@@ -219,6 +224,7 @@ constexpr Dialect kCuda{
     .end_of_copies = "tsr_end_of_copies();",
     .wait_for_copies = "tsr_wait_for_copies<{0}>();",
     .narrow_pair = "tsr_{0}_pair({1}, {2})",
+    .short_exp = "tsr_short_exp({0})",
     .dynamic_shared = "tsr_shared",
     .most_static_shared = 48 << 10,
     .vectors = {"u32", "uint2", "uint4"},

@@ -197,6 +197,20 @@ KernelPrinter::VectorMove KernelPrinter::vector_move(const Stmt& s) {
   return {dialect_.vectors[size], target, source, space(to), space(from), param(from) >= 0, is_shared(to)};
 }
 
+std::string KernelPrinter::short_exp(const Stmt& s) {
+  if (dialect_.short_exp.empty() || !s->intrinsic || s->intrinsic->code != IntrinsicCode::kShortExp) return {};
+  const IntrinsicPattern& pattern = s->intrinsic->patterns[0];
+  const PatternMatch match = unify(*pattern.program, s->stmts[0], pattern.rules);
+  if (!match.problem.empty()) return {};
+  const PatternRegion &from = match.regions[0], &to = match.regions[1];
+  begin_expression(from.first);
+  const std::string number = element(*from.buffer, from.first);
+  begin_expression(to.first);
+  const std::string place = element(*to.buffer, to.first);
+  values_.clear();
+  return fmt::format("{} = {};", place, fmt::format(fmt::runtime(dialect_.short_exp), number));
+}
+
 std::string KernelPrinter::narrow_pair(const Stmt& s) {
   const Stmt& body = s->stmts[0];
   if (dialect_.narrow_pair.empty() || !launch_ || s->for_kind != ForKind::kVectorized || as_int(s->extent) != 2 ||

@@ -30,6 +30,7 @@ struct Dialect {
   std::string_view async_copy = {}, end_of_copies = {}, wait_for_copies = {};
   // Two values of f32, {1} and {2}, rounded to 16 bits each, as one of 32; {0} is their type.
   std::string_view narrow_pair = {};
+  std::string_view short_exp = {};  // exp of {0}, which is not above 0 (IntrinsicCode::kShortExp)
   // Memory that a block's threads share may be one array of the name {0} whose size a launch says, from so many bytes
   // on.
   std::string_view dynamic_shared = {};

@@ -9,7 +9,6 @@
 #include <fmt/format.h>
 
 #include "arith/walk_certain.h"
-#include "loop/intrinsic.h"
 #include "support/error.h"
 
 namespace tessera::inline source_codegen {
@@ -145,6 +144,7 @@ void KernelPrinter::emit_statement(const Stmt& s) {
     case StmtKind::kTensorized: {
       std::string call = warp_product(s);
       if (call.empty()) call = async_copy(s);
+      if (call.empty()) call = short_exp(s);
       return call.empty() ? emit(s->stmts[0]) : line(call);
     }
   }

@@ -57,6 +57,8 @@ class KernelPrinter {
     bool from_params = false, to_shared = false;
   };
   VectorMove vector_move(const Stmt& s);
+  // An intrinsic's exp as a statement; empty where it is printed as it is.
+  std::string short_exp(const Stmt& s);
   // A vectorized loop that rounds two neighbours of f32 to 16 bits, as one assignment; else empty.
   std::string narrow_pair(const Stmt& s);
   // Such a move of an asynchronous copy's, from a parameter to memory of the block; empty where it is printed as it is.

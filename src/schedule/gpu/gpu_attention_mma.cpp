@@ -32,6 +32,13 @@ Expr short_exp(const Expr& x) {
   return select(x < f32(-87), f32(0), power * scale);
 }
 
+// to = short_exp(from), of registers of one element, or so indexed.
+Stmt store_exp(const BufferPtr& to, const std::vector<Expr>& at, const BufferPtr& from) {
+  const TensorIntrinsic* intrinsic = find_intrinsic("cuda.exp.f32");
+  const Stmt stored = store(to, at, short_exp(load(from, {0})));
+  return match_intrinsic(*intrinsic, stored).empty() ? tensorized(intrinsic, stored) : stored;
+}
+
 // Without what makes NaN the largest: a score that is none has an exponential that is none.
 Expr larger_of(const Expr& a, const Expr& b) { return select(a < b, b, a); }
 
@@ -260,47 +267,45 @@ class WarpAttention : AttentionMembers {
 
   // Exponentials of what scores are below the largest so far, rounded as values are, and their sums by thread.
   Stmt normalise(const WarpThread& thread) {
-    const BufferPtr larger = make_buffer("larger", DType::kF32, {1}, MemoryScope::kRegister);
-    const BufferPtr kept = make_buffer("kept", DType::kF32, {1}, MemoryScope::kRegister);
-    return alloc(
-        larger, alloc(kept, each_row([&](const Expr& i, const Expr& h) {
-                        const std::vector<Expr> row = of_row(thread, i, h);
-                        const Expr place = row_of(thread, i, h);
-                        Expr now = load(largest_, row);
-                        for (int64_t lane = 0; lane < kQuad; ++lane)
-                          now = larger_of(now, load(part_, {place, Expr(lane)}));
-                        const Stmt weights = unrolled_loop(
-                            "j", products_.across,
-                            [&](const Var& j) {
-                              const Stmt sums = unrolled_loop(
-                                  "l", 2,
-                                  [&](const Var& l) {
-                                    const std::vector<Expr> at = products_.at(thread, i, j, h, l);
-                                    const Expr weight = load(products_.buffer, at);
-                                    return seq({store(products_.buffer, at, short_exp(weight - load(larger, {0}))),
-                                                store(sum_, row, load(sum_, row) + weight)});
-                                  },
-                                  bounds_);
-                              const Stmt rounded = loop_over(
-                                  "l", 2, ForKind::kVectorized,
-                                  [&](const Var& l) {
-                                    return store(
-                                        weights_.buffer(), weights_.at(Expr(0), place, column_of_sum(thread, j, l)),
-                                        cast(query_.dtype(), load(products_.buffer, products_.at(thread, i, j, h, l))));
-                                  },
-                                  bounds_);
-                              return seq({sums, rounded});
-                            },
-                            bounds_);
-                        const Stmt rescale = each_column(mixed_, [&](const Expr& j, const Expr& l) {
-                          const std::vector<Expr> at = mixed_.at(thread, i, j, h, l);
-                          return store(mixed_.buffer, at, load(mixed_.buffer, at) * load(kept, {0}));
-                        });
-                        return seq({store(larger, {0}, now),
-                                    store(kept, {0}, short_exp(load(largest_, row) - load(larger, {0}))),
-                                    store(largest_, row, load(larger, {0})),
-                                    store(sum_, row, load(sum_, row) * load(kept, {0})), weights, rescale});
-                      })));
+    const auto one = [](const char* name) { return make_buffer(name, DType::kF32, {1}, MemoryScope::kRegister); };
+    const BufferPtr larger = one("larger"), below = one("below"), kept = one("kept");
+    const Stmt rows = each_row([&](const Expr& i, const Expr& h) {
+      const std::vector<Expr> row = of_row(thread, i, h);
+      Expr now = load(largest_, row);
+      for (int64_t lane = 0; lane < kQuad; ++lane)
+        now = larger_of(now, load(part_, {row_of(thread, i, h), Expr(lane)}));
+      const Stmt rescale = each_column(mixed_, [&](const Expr& j, const Expr& l) {
+        const std::vector<Expr> at = mixed_.at(thread, i, j, h, l);
+        return store(mixed_.buffer, at, load(mixed_.buffer, at) * load(kept, {0}));
+      });
+      return seq({store(larger, {0}, now), store(below, {0}, load(largest_, row) - load(larger, {0})),
+                  store_exp(kept, {Expr(0)}, below), store(largest_, row, load(larger, {0})),
+                  store(sum_, row, load(sum_, row) * load(kept, {0})), weigh_row(thread, i, h, larger, below),
+                  rescale});
+    });
+    return alloc(larger, alloc(below, alloc(kept, rows)));
+  }
+  Stmt weigh_row(const WarpThread& thread, const Expr& i, const Expr& h, const BufferPtr& larger,
+                 const BufferPtr& below) {
+    const std::vector<Expr> row = of_row(thread, i, h);
+    const auto one_of_pair = [&](const Expr& j, const Expr& l) {
+      const std::vector<Expr> at = products_.at(thread, i, j, h, l);
+      const Expr weight = load(products_.buffer, at);
+      return seq({store(below, {0}, weight - load(larger, {0})), store_exp(products_.buffer, at, below),
+                  store(sum_, row, load(sum_, row) + weight)});
+    };
+    const auto rounded = [&](const Expr& j, const Expr& l) {
+      return store(weights_.buffer(), weights_.at(Expr(0), row_of(thread, i, h), column_of_sum(thread, j, l)),
+                   cast(query_.dtype(), load(products_.buffer, products_.at(thread, i, j, h, l))));
+    };
+    return unrolled_loop(
+        "j", products_.across,
+        [&](const Var& j) {
+          return seq({unrolled_loop(
+                          "l", 2, [&](const Var& l) { return one_of_pair(j, l); }, bounds_),
+                      loop_over("l", 2, ForKind::kVectorized, [&](const Var& l) { return rounded(j, l); }, bounds_)});
+        },
+        bounds_);
   }
 
   Stmt finish() {

@@ -67,6 +67,23 @@ intrinsic "cuda.copy.f16" {
   open A, B
   code async_copy
 }
+intrinsic "cuda.exp.f32" {
+  doc "ex2.approx: exp of a number that is not above 0, within 2^-17; 0 below -87"
+  pattern kernel @exp<A, B>(a: f32[A]) -> (b: f32[B]) {
+    b[0] = select((a[0] < -87:f32), 0:f32,
+                  (fma(fma(fma(fma(0.0095605105:f32, fma(a[0], 1.442695:f32, neg((fma(a[0], 1.442695:f32, 12582912:f32) - 12582912:f32))),
+                                   0.05591704:f32),
+                               fma(a[0], 1.442695:f32, neg((fma(a[0], 1.442695:f32, 12582912:f32) - 12582912:f32))), 0.24024981:f32),
+                           fma(a[0], 1.442695:f32, neg((fma(a[0], 1.442695:f32, 12582912:f32) - 12582912:f32))), 0.69312197:f32),
+                       fma(a[0], 1.442695:f32, neg((fma(a[0], 1.442695:f32, 12582912:f32) - 12582912:f32))), 0.99999917:f32) *
+                   bitcast:f32((shl(bitcast:i32(fma(a[0], 1.442695:f32, 12582912:f32)), 23:i32) + 1065353216:i32))))
+  }
+  exactly
+  register a, b
+  open A, B
+  shape [1, 1]
+  code short_exp
+}
 )text"};
 
 }  // namespace tessera::inline target
