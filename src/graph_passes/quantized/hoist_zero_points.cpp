@@ -51,15 +51,18 @@ struct Factors {
 };
 
 // Empty with a reason when the machine has no product for bytes of type `x` and these weights. Any will do for a
-// depthwise convolution, whose lanes sum products of their own.
+// depthwise convolution, whose lanes sum products of their own; `is_least` says that its zero point is the least
+// number of the type, which is 0 of the unsigned one: padding is free there.
 std::optional<Factors> choose_factors(const KernelFamily& family, DType x, const Tensor& weights, bool depthwise,
-                                      bool suits_tiles, std::string& why) {
+                                      bool is_least, bool suits_tiles, std::string& why) {
   const bool fits_i8 = all_within(weights, -128, 127), fits_u8 = all_within(weights, 0, 255);
   const DType w = fits_i8 ? DType::kI8 : DType::kU8, other = x == DType::kU8 ? DType::kI8 : DType::kU8;
   if (depthwise && all_within(weights, INT16_MIN, INT16_MAX)) {
     // What sums fours of shared factors does so of each lane's own.
     const auto own = family.narrow_products(x, w), deeper = family.narrow_products(other, w);
-    const bool changes = fits_i8 && own && deeper && own->vector_depth < deeper->vector_depth;
+    const bool changes = own && deeper &&
+                         ((fits_i8 && own->vector_depth < deeper->vector_depth) ||
+                          (x == DType::kI8 && is_least && own->vector_depth == deeper->vector_depth));
     return Factors{changes ? other : x, 1};
   }
   if (!fits_i8 && !fits_u8) why = "its weights, less their zero point, do not fit 8 bits";
@@ -226,10 +229,11 @@ class Mover {
     const bool conv = is_op(&node, "conv"), transposed = !conv && node.attrs.get_or<bool>("transpose_b", false);
     const DType own = graph_.type(shifted.bytes).dtype;
     const bool depthwise = conv && node.attrs.get_int("groups") != 1 && weights.dims()[1] == 1;
+    const Tensor* known = shifted.zero < 0 ? nullptr : constant_value(graph_, shifted.zero);
     auto factors = factors_of_device(ctx_, node, weights);
     if (!factors)
-      factors =
-          choose_factors(ctx_.family, own, weights, depthwise, fills_tiles(graph_, node, weights, ctx_.family), why);
+      factors = choose_factors(ctx_.family, own, weights, depthwise, known && known->as<int32_t>()[0] == INT8_MIN,
+                               fills_tiles(graph_, node, weights, ctx_.family), why);
     if (!factors) return -1;
     const bool in_columns = conv && factors->depth > 1 && groups_columns(node, weights, ctx_.family);
     const size_t summed = conv ? 3 : transposed ? 1 : 0;  // the dimension of the weights that is filled up
@@ -240,7 +244,6 @@ class Mover {
     // What the bytes that are multiplied are more than the numbers that they stand for.
     builder_.set_loc(node.loc);
     const int64_t more = !changes_type ? 0 : own == DType::kI8 ? 128 : -128;
-    const Tensor* known = shifted.zero < 0 ? nullptr : constant_value(graph_, shifted.zero);
     const std::optional<int64_t> zero = shifted.zero < 0 ? std::optional<int64_t>(0)
                                         : known          ? std::optional<int64_t>(known->as<int32_t>()[0])
                                                          : std::nullopt;

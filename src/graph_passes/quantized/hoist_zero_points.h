@@ -5,8 +5,8 @@
 // the weights, which is known: it is taken off the sums. A convolution that pads with zeros, which stand for x = z,
 // gets an input that is padded with z. Sums are i32 that wrap, so results are the same. Weights have to fit i8 or u8;
 // those of u8 that have a zero point of their own do not, but differ by at most 255: they are moved by a constant, and
-// a product with ones, which has one output, says how much that makes. Depthwise convolutions take weights of 16 bits, and
-// u8 where lanes multiply it in fours.
+// a product with ones, which has one output, says how much that makes. Depthwise convolutions take weights of 16 bits;
+// they read u8 where lanes multiply it in fours, and where i8 stands for itself plus 128: that is free of padding.
 //
 // Tiles (AMX) multiply any two types of 8 bits. Dot products in vectors sum groups of four: x86's (VNNI) only of u8
 // and i8, AArch64's only of the same type. There i8 is read as u8, 128 more, or u8 as i8, 128 less, which is one more

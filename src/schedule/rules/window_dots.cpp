@@ -20,12 +20,15 @@
 //   output 1     w0 w1 w2  0     shift 0
 //   output 2      0 w0 w1 w2     shift 1
 //
-// Windows do not leave the image: where taps do, at its border, the window begins at the border and the shift is
-// another one, so that padding needs no condition.
+// Rows of the filter are written out where all of them are in the image; at its upper and lower border they are a loop
+// with conditions. Windows do not leave the image: where taps do, at its border, the window begins at the border and
+// the shift is another one, so that padding needs no condition.
 namespace tessera::inline schedule {
 namespace {
 
 constexpr int64_t kMostTaps = 8;
+constexpr int64_t kMostWrittenOut = 8;     // rows of a window
+constexpr int64_t kEnoughIterations = 32;  // of the parallel loop
 
 // Where the window of an output lies: its first place, counted from the first tap of output 0, and how many places the
 // output's first tap is behind that.
@@ -289,10 +292,40 @@ class TileEmitter {
       const Stmt stores = store_each(w_.kernel, map, values);
       return guard ? if_then(substitute(guard, map), stores) : stores;
     });
-    return alloc(acc_, seq({clear, rows_of_window(0, at_), finish}));
+    return alloc(acc_, seq({clear, rows(), finish}));
   }
 
  private:
+  // Rows of the window: written out where all of them are in the image, a loop with conditions at its border.
+  Stmt rows() {
+    int64_t count = 1;
+    for (size_t axis = 0; axis < w_.kernel.reduce.size(); ++axis)
+      if (axis != w_.taps) count *= *as_int(w_.kernel.reduce[axis].extent);
+    if (count > kMostWrittenOut) return rows_of_window(0, at_);
+    Expr all_in_image = const_int(DType::kBool, 1);
+    std::vector<Stmt> written_out;
+    for (const VarMap& at : rows_from(0, at_)) {
+      for (const Expr& guard : w_.guards) all_in_image = logical_and(all_in_image, substitute(guard, at));
+      written_out.push_back(window_row(at));
+    }
+    const Expr condition = simplify(all_in_image, w_.kernel.bounds);
+    if (is_true(condition)) return seq(std::move(written_out));
+    return if_then(condition, seq(std::move(written_out)), rows_of_window(0, at_));
+  }
+
+  // Values of the reduced axes from number `axis` on, but for that of taps.
+  std::vector<VarMap> rows_from(size_t axis, const VarMap& at) const {
+    if (axis == w_.kernel.reduce.size()) return {at};
+    if (axis == w_.taps) return rows_from(axis + 1, at);
+    std::vector<VarMap> all;
+    for (int64_t i = 0; i < *as_int(w_.kernel.reduce[axis].extent); ++i) {
+      VarMap inner = at;
+      inner[w_.kernel.reduce[axis].var.get()] = i;
+      std::ranges::copy(rows_from(axis + 1, inner), std::back_inserter(all));
+    }
+    return all;
+  }
+
   // The loops over the reduced axes from number `axis` on, but for that of taps.
   Stmt rows_of_window(size_t axis, const VarMap& at) {
     const LinearKernel& k = w_.kernel;
@@ -384,6 +417,21 @@ Stmt emit_loops(const WindowDots& w, int64_t parallel) {
   std::ranges::copy_if(w.others, std::back_inserter(loops), is_outside);
   loops.push_back(w.block);
   std::ranges::copy_if(w.others, std::back_inserter(loops), std::not_fn(is_outside));
+  int64_t iterations = 1;
+  for (const OutputLoop& loop : loops) iterations *= loop.extent;
+  // One kind of tiles after the other, where there is enough to share among threads without them.
+  if (iterations >= kEnoughIterations)
+    return outer_nest(loops, parallel, [&](const VarMap& at) {
+      std::vector<Stmt> kinds;
+      for (const TileKind& kind : w.kinds) {
+        const Var tile = make_var("w");
+        const bool once = kind.num_tiles == 1;
+        const Expr first = (once ? Expr(kind.first_tile) : Expr(tile)) * Expr(w.tile);
+        const Stmt own = TileEmitter(w, at, first, kind).emit();
+        kinds.push_back(once ? own : for_loop(tile, kind.first_tile, kind.num_tiles, ForKind::kSerial, own));
+      }
+      return seq(std::move(kinds));
+    });
   loops.push_back(tiles);
   return outer_nest(loops, parallel, [&](const VarMap& at) {
     const Expr tile = at.at(tiles.var.get());
