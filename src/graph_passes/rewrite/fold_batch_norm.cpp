@@ -16,6 +16,20 @@ bool worth_it(const Graph& graph, const AffineChain& chain) {
   return has_composite || chain.steps.size() > left;
 }
 
+// Whether a chain scales sums of products of bytes and divides them by the scale of bytes that they become: these stay
+// as they are for scale_sums_once, which would take what has no division for numbers that are asked for to the bit.
+bool becomes_bytes(const Graph& graph, const PassContext& ctx, const AffineChain& chain, const std::vector<int>& uses) {
+  const Node *cast = chain.conv < 0 ? graph.producer(chain.start) : nullptr, &last = graph.node(chain.steps.back());
+  if (!is_op(cast, "cast") || graph.type(cast->inputs[0]).dtype != DType::kI32 || !is_op(&last, "div")) return false;
+  const Node* product = graph.producer(cast->inputs[0]);
+  if (is_op(product, "add") || is_op(product, "sub")) product = graph.producer(product->inputs[0]);
+  if (!is_op(product, "conv") && !is_op(product, "matmul")) return false;
+  if (ctx.device_products && ctx.device_products(*product)) return false;
+  return uses[static_cast<size_t>(last.outputs[0])] == 1 && std::ranges::any_of(graph.nodes(), [&](const Node& node) {
+           return is_op(&node, "round") && node.inputs[0] == last.outputs[0];
+         });
+}
+
 Tensor rounded(DType dtype, const std::vector<double>& values, std::vector<int64_t> dims) {
   Tensor tensor(dtype, std::move(dims));
   for (size_t i = 0; i < values.size(); ++i) tensor.set_double(static_cast<int64_t>(i), values[i]);
@@ -53,6 +67,7 @@ class Folder {
  public:
   Folder(const Graph& graph, const PassContext& ctx) : graph_(graph), ctx_(ctx), ops_(ctx.ops) {
     const ChainFinder finder(graph);
+    const std::vector<int> uses = use_counts(graph);
     place_.assign(graph.nodes().size(), -1);
     inner_.assign(graph.nodes().size(), false);
     std::vector<bool> done(graph.nodes().size(), false);
@@ -61,7 +76,7 @@ class Folder {
       auto chain = finder.find(static_cast<NodeId>(i));
       if (!chain) continue;
       for (const NodeId step : chain->steps) done[static_cast<size_t>(step)] = true;
-      if (!worth_it(graph, *chain)) continue;
+      if (!worth_it(graph, *chain) || becomes_bytes(graph, ctx, *chain, uses)) continue;
       for (const NodeId step : chain->steps) inner_[static_cast<size_t>(step)] = true;
       if (chain->conv >= 0) inner_[static_cast<size_t>(chain->conv)] = true;
       const auto last = static_cast<size_t>(chain->steps.back());

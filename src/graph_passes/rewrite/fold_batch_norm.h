@@ -2,7 +2,8 @@
 // A chain of batch_norm composites and of add, sub, mul, div with a constant for the whole tensor or one per channel
 // (axis 1) is y = scale * x + shift. Behind a convolution with constant weights whose result nobody else reads, the
 // scale goes into the weights and one addition of a [C,1,1] constant stays; elsewhere one mul and one add stay.
-// Rounding changes as little as such a merge must: every factor is computed in f64 and rounded once.
+// Rounding changes as little as such a merge must: every factor is computed in f64 and rounded once. Sums of products
+// of bytes that become bytes again are left to scale_sums_once.
 //
 // before:
 //   graph @main(%x: f32[1,1,2,2]) -> (%y: f32[1,2,2,2]) {
