@@ -12,7 +12,14 @@
 //          }
 //          unrolled for p in 4..6 { as before }
 //
-// Only loops whose vectors lie one behind the other.
+// Only loops whose vectors lie one behind the other: of an unrolled loop as above, or the rows of a tile, which may
+// have vectors in several places.
+//
+// before:  for r in 0..32 { unrolled for v in 0..2 { vectorized for l in 0..16 { y[r * 16 + v * 4096 + l] = ... } } }
+//
+// after:   for g in 0..8 {
+//            unrolled for v in 0..2 { alloc numbers: f32[64] ... y[g * 64 + v * 4096 + l] = ... }
+//          }
 #pragma once
 
 #include "loop_passes/pass.h"
