@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Random recurrent TFLite layers beside LiteRT, three runs in a row: LSTMs with and without projections, peepholes, normalised
-gates and input gates of their own, plain layers and SVDF, in both directions, in floats, with weights of 8 bits, and SVDF in
-integers.
+gates and input gates of their own, plain layers and SVDF, in both directions, in floats, with weights of 8 bits, and LSTMs and
+SVDF in integers, bit by bit.
 
     tflite_recurrent_test.py TESSERA FIRST..LAST [NAMES]"""
 
@@ -184,8 +184,51 @@ def integer_svdf(cell):
     return [[rng.integers(-128, 128, shape).astype(I8) for _ in range(3)]]
 
 
+def integer_lstm(cell):
+    rng, n = cell.rng, cell.cells
+    sequence, coupled, peephole, projected = (bool(rng.integers(0, 2)) for _ in range(4))
+    projected = projected and not peephole  # both together are refused
+    out = int(rng.integers(1, 7)) if projected else n
+    major = bool(rng.integers(0, 2))
+    shape = cell.sequence(major) if sequence else [cell.batch, cell.inputs]
+
+    def scale(low, high):
+        return float(F(rng.uniform(low, high)))
+
+    def zero():
+        return int(rng.integers(-128, 128))
+    scales = {"x": scale(0.005, 0.05), "hidden": scale(0.003, 0.02), "between": scale(0.003, 0.01)}
+    zeros = {name: zero() for name in scales}
+    cell_unit = float(2.0 ** -int(rng.integers(9, 16)))
+
+    def matrix(rows, columns):
+        return cell.b.tensor([rows, columns], I8, scale=scale(0.002, 0.02), data=rng.integers(-127, 128, [rows, columns]))
+
+    def vector(count, dtype, most, unit):
+        return cell.b.tensor([count], dtype, scale=unit, data=rng.integers(-most, most + 1, count))
+    gates = [not coupled, True, True, True]
+    x = cell.b.input(shape, I8, scale=scales["x"], zero=zeros["x"])
+    operands = [x, *[matrix(n, cell.inputs) if g else -1 for g in gates], *[matrix(n, out) if g else -1 for g in gates]]
+    operands += [vector(n, I16, 32767, scale(1e-5, 1e-4)) if peephole and g else -1 for g in (not coupled, True, True)]
+    operands += [vector(n, I32, 20000, 1e-4) if g else -1 for g in gates]
+    operands += [matrix(out, n) if projected else -1, vector(out, I32, 5000, 1e-4) if projected and rng.random() < 0.6 else -1]
+    operands.append(cell.state([cell.batch, out], I8, scale=scales["hidden"], zero=zeros["hidden"]))
+    operands.append(cell.state([cell.batch, n], I16, scale=cell_unit))
+    operands += [-1] * 4
+    y = cell.b.output([*shape[:-1], out], I8, scale=scales["hidden"], zero=zeros["hidden"])
+    between = [cell.b.tensor([0], I16, scale=2.0 ** -12) for _ in range(4)]
+    between.append(cell.b.tensor([0], I8, scale=scales["between"], zero=zeros["between"]))
+    options = {"fusedActivationFunction": 4, "cellClip": float(rng.choice([0, 0.5])), "projClip": float(rng.choice([0, 0.3]))}
+    if sequence:
+        cell.b.operator("UNIDIRECTIONAL_SEQUENCE_LSTM", operands, [y], "UnidirectionalSequenceLSTMOptions", timeMajor=major, **options)
+    else:
+        cell.b.operator("LSTM", operands, [y], "LSTMOptions", **options)
+    cell.b.operators[-1].intermediates = between
+    return [[rng.integers(-128, 128, shape).astype(I8) for _ in range(3)]]
+
+
 KINDS = {"lstm": lstm, "lstm_step": lstm_step, "both_lstms": both_lstms, "basic_lstm": basic_lstm, "plain": plain, "svdf": svdf,
-         "integer_svdf": integer_svdf}
+         "integer_svdf": integer_svdf, "integer_lstm": integer_lstm}
 
 try:
     import tessera as tessera_module

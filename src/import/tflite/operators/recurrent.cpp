@@ -358,6 +358,7 @@ void import_lstm(OperatorContext& c) {
     return import_basic_lstm(c);
   }
   c.require_inputs(20, 24);
+  if (c.dtype(c.in(0)) == DType::kI8 && c.dtype(c.in(2)) == DType::kI8) return import_integer_lstm(c);
   require_float(c);
   Lstm lstm(c, {},
             {options.fused_activation_function(), options.cell_clip(), options.proj_clip(),
