@@ -12,6 +12,7 @@
 #include "commands.h"
 #include "compile_flags.h"
 #include "diagnose/text_table.h"
+#include "driver/accelerators.h"
 #include "driver/compile.h"
 #include "driver/engine/open_model.h"
 #include "package/atomic_file.h"
@@ -22,6 +23,7 @@
 #include "tune/remote_measurer.h"
 #include "tune/report.h"
 #include "tune/tuner.h"
+#include "tune/unit_tuner.h"
 #include "tune/worker.h"
 
 namespace tessera {
@@ -180,7 +182,7 @@ int run_tune(const TuneCommand& command) {
   options.stop = &StopOnInterrupt::asked();
   TuneResult result;
   try {
-    result = tune_model(options);
+    result = names_accelerator(options.driver.compile.target) ? tune_unit(options) : tune_model(options);
   } catch (...) {
     clear_line();
     throw;
@@ -263,7 +265,9 @@ Command add_tune_command(CLI::App& root) {
       "  tessera tune mobilenet_v2.onnx --trials 500 --resume --db my.db\n"
       "For another machine, with a worker that has it, or emulates it ('tessera worker --help'):\n"
       "  tessera tune mobilenet_v2.onnx --target aarch64-unknown-linux-gnu --threads 1 --db my.db --workers "
-      "127.0.0.1:7070 --token token");
+      "127.0.0.1:7070 --token token\n"
+      "For an accelerator that a file describes, by simulated cycles:\n"
+      "  tessera tune resnet18_i8.onnx --target unit.json --trials 500 --db my.db");
   return {app, [command] { return run_tune(*command); }};
 }
 

@@ -6,6 +6,8 @@
 #include <utility>
 #include <vector>
 
+#include <fmt/format.h>
+
 #include "abi/accel_abi.h"
 #include "accel/network/unit_kernel.h"
 #include "accel/simulate.h"
@@ -14,6 +16,7 @@
 #include "loop_passes/pass.h"
 #include "package/link.h"
 #include "support/error.h"
+#include "support/hash.h"
 #include "support/mapped_file.h"
 
 namespace tessera::inline driver {
@@ -125,6 +128,18 @@ const Accelerator& accelerator_named(const std::string& name) {
   const auto it = all.by_name.find(name);
   check(it != all.by_name.end(), "a unit that nobody has read: " + name);
   return *it->second;
+}
+
+std::string accelerator_facts(const Accelerator& unit) {
+  Units& all = units();
+  const std::lock_guard lock(all.mutex);
+  for (const auto& [key, known] : all.by_text) {
+    if (&known != &unit) continue;
+    Hasher hasher;
+    hasher.add(key.second);
+    return fmt::format("{}{} {:016x}", kAcceleratorFacts, unit.name, hasher.value());
+  }
+  throw InternalError("a unit that nobody has read: " + unit.name);
 }
 
 DeviceImage generate_accelerator(const Program& program, int32_t device, const Target& target,

@@ -22,6 +22,11 @@ const Accelerator& accelerator_of(const std::string& file);
 // The last one that was read of this name: a device of a program is called after its unit.
 const Accelerator& accelerator_named(const std::string& name);
 
+// What tells it apart from other units in tuning records: its name, and a hash of its description.
+// REQUIRES: one of accelerator_of.
+std::string accelerator_facts(const Accelerator& unit);
+inline constexpr std::string_view kAcceleratorFacts = "accelerator ";  // how they begin
+
 // Streams of a device's kernels, proven, and code that simulates its instructions (abi/accel_abi.h).
 DeviceImage generate_accelerator(const Program& program, int32_t device, const Target& target,
                                  const CodegenOptions& options);

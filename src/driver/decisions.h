@@ -19,6 +19,13 @@ struct Program;
 struct Kernel;
 }  // namespace tessera::inline program
 
+namespace tessera::inline accel {
+struct Accelerator;
+}
+namespace tessera::inline tensor_programs {
+struct TensorProgram;
+}
+
 namespace tessera::inline driver {
 
 // Asked from the compile's thread. One object may be asked by several compiles, one after the other.
@@ -46,6 +53,13 @@ class Decisions {
   // every kernel, some of them twice.
   virtual TunedChoice choose_schedule(const Kernel& kernel) {
     (void)kernel;
+    return {};
+  }
+
+  // How a kernel is cut into tiles on an accelerator, as a point of driver/unit_tilings.h, where that was found to take
+  // fewer cycles than the compiler's own choice. `kernel` is what the unit computes of it, in the unit's layouts.
+  virtual TunedChoice choose_tiling(const Accelerator& unit, const std::shared_ptr<const TensorProgram>& kernel) {
+    (void)unit, (void)kernel;
     return {};
   }
 

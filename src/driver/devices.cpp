@@ -19,7 +19,9 @@
 #include "codegen/llvm/llvm_codegen.h"
 #include "driver/accelerators.h"
 #include "driver/collective_image.h"
+#include "driver/decisions.h"
 #include "driver/step_names.h"
+#include "driver/unit_tilings.h"
 #include "package/link.h"
 #include "program/assign_devices.h"
 #include "program/overlap_calls.h"
@@ -140,7 +142,7 @@ bool fits(const std::string& pattern, const std::string& loc) {
 // Which kernels run on the accelerator of which placement. Changes the calls that accelerators take (accel/network).
 // Those of the first `named` placements are named by the user, who knows what he does.
 std::set<std::pair<size_t, int32_t>> offload(Program& program, const std::vector<Placement>& placements, size_t named,
-                                             Remarks* remarks, std::vector<bool>& used) {
+                                             Remarks* remarks, Decisions* decisions, std::vector<bool>& used) {
   std::set<std::pair<size_t, int32_t>> result;
   for (size_t i = 0; i < placements.size(); ++i) {
     if (placements[i].kind != kAcceleratorKind) continue;
@@ -148,6 +150,11 @@ std::set<std::pair<size_t, int32_t>> offload(Program& program, const std::vector
     OffloadOptions options;
     options.threads = unit.threads;
     options.only_full_lanes = i >= named;
+    if (decisions)
+      options.known_tiling = [&](const std::shared_ptr<const TensorProgram>& kernel) -> std::optional<UnitTiling> {
+        const TunedChoice choice = decisions->choose_tiling(unit, kernel);
+        return choice.point ? tiling_at(*choice.point) : std::nullopt;
+      };
     const auto wanted = [&](const KernelCall& call) {
       const Kernel& kernel = program.kernels[static_cast<size_t>(call.kernel)];
       size_t first = 0;
@@ -303,7 +310,7 @@ std::function<std::optional<DeviceProducts>(const Node& node)> device_products(c
   };
 }
 
-void place_calls(Program& program, const CompileOptions& options, Remarks* remarks) {
+void place_calls(Program& program, const CompileOptions& options, Remarks* remarks, Decisions* decisions) {
   const KnownSymbols known(program.symbols);
   std::vector<Placement> placements;
   std::vector<ProgramDevice> devices;
@@ -323,7 +330,7 @@ void place_calls(Program& program, const CompileOptions& options, Remarks* remar
     number_of(placements.back().device, placements.back().kind);
   }
   std::vector<bool> used(placements.size(), false);
-  const auto offloaded = offload(program, placements, options.places.size(), remarks, used);
+  const auto offloaded = offload(program, placements, options.places.size(), remarks, decisions, used);
   std::vector<std::optional<std::string>> declined(program.kernels.size());  // by kernel, of those that were asked
   const auto is_declined = [&](const DeviceBackEnd& back_end, size_t kernel) {
     if (!back_end.gpu) return false;

@@ -67,7 +67,9 @@ bool needs_places(const Program& program, const std::vector<std::string>& places
 // GPU does not take stays on the host; `remarks` (may be null) are told why. UserError TSR-4073 for a pattern that no
 // node fits; what a communicator cannot do, and collectives elsewhere, a pattern does not fit. REQUIRES: check_places,
 // and as assign_devices (program/assign_devices.h).
-void place_calls(Program& program, const CompileOptions& options, Remarks* remarks = nullptr);
+// `decisions` (may be null) know tilings of accelerators' kernels.
+void place_calls(Program& program, const CompileOptions& options, Remarks* remarks = nullptr,
+                 Decisions* decisions = nullptr);
 // What accelerators multiply that take nodes, by the options' patterns. REQUIRES: check_places.
 std::function<std::optional<DeviceProducts>(const Node& node)> device_products(const CompileOptions& options);
 // Gives the kernels that run on GPUs their loops. `remarks` (may be null) are told which of them stay apart, and why.

@@ -178,7 +178,7 @@ void Pipeline::use_kernels_of_the_user(Program& program) {
 void Pipeline::move_to_devices(Program& program) {
   if (!needs_places(program, places_of(options_.compile))) return;
   program = runner_.run(kPlaceCalls, [&] {
-    place_calls(program, options_.compile, remarks());
+    place_calls(program, options_.compile, remarks(), options_.decisions.get());
     return std::move(program);
   });
   tell_remarks();

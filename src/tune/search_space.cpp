@@ -150,6 +150,7 @@ KnobPoint SearchSpace::crossed(const KnobPoint& a, const KnobPoint& b, std::mt19
 }
 
 std::optional<SearchSpace::Loops> SearchSpace::loops_at(const KnobPoint& point, std::string& why) const {
+  if (made_loops_) return made_loops_(point, why);
   // What a compile does not want has no space here.
   auto answer = joined_ ? apply_joined_point(point, *joined_.joined(), context_, target_, ask_)
                         : apply_point(point, *kernel_, target_, Fp32Products::kPieces);

@@ -3,6 +3,7 @@
 // business.
 #pragma once
 
+#include <functional>
 #include <optional>
 #include <random>
 #include <string>
@@ -24,9 +25,21 @@ const char* space_kind_name(SpaceKind kind);  // "templates", "sketches", "all"
 
 class SearchSpace {
  public:
+  struct Loops {
+    LoopProgram program;
+    uint64_t hash = 0;  // what tells two points apart
+  };
+
   // REQUIRES: kernel and target outlive this object.
   SearchSpace(const TensorProgram& kernel, const Target& target, SpaceKind kind = SpaceKind::kTemplates,
               Fp32Products fp32 = Fp32Products::kFma);
+  // One family of points whose loops somebody else makes: nothing, with a reason, at points that are declined.
+  using LoopsAt = std::function<std::optional<Loops>(const KnobPoint& point, std::string& why)>;
+  SearchSpace(KnobSpace space, LoopsAt loops_at, const Target& target)
+      : target_(target),
+        spaces_{std::move(space)},
+        made_loops_(std::move(loops_at)),
+        preferred_(spaces_[0].preferred()) {}
   // Of a joined kernel: the space of the step that joins it; there are no sketches of one. REQUIRES: a kernel that may
   // be measured.
   SearchSpace(const TaskKernel& kernel, const Target& target, SpaceKind kind, Fp32Products fp32)
@@ -59,10 +72,6 @@ class SearchSpace {
   KnobPoint crossed(const KnobPoint& a, const KnobPoint& b, std::mt19937_64& random) const;
 
   // The loops at a point; null with a reason when it is declined.
-  struct Loops {
-    LoopProgram program;
-    uint64_t hash = 0;  // what tells two points apart
-  };
   std::optional<Loops> loops_at(const KnobPoint& point, std::string& why) const;
 
  private:
@@ -75,6 +84,7 @@ class SearchSpace {
   const Target& target_;
   AskRules ask_;  // of a joined kernel
   std::vector<KnobSpace> spaces_;
+  LoopsAt made_loops_;  // instead of rules
   std::vector<Sketch> sketches_;
   std::vector<std::string> declined_rules_, declined_sketches_;
   std::optional<KnobPoint> preferred_;

@@ -9,8 +9,10 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include "accel/network/unit_roles.h"
 #include "codegen/llvm/target.h"
 #include "diagnose/machine_probe.h"
+#include "driver/accelerators.h"
 #include "schedule/sketches/sketch.h"
 #include "support/hash.h"
 #include "te/canonical.h"
@@ -127,6 +129,31 @@ std::optional<KnobPoint> usable_point(const SchedulePayload& payload, std::strin
   return point;
 }
 
+SchedulePayload payload_of(const UnitTiling& tiling) {
+  return {std::string(kUnitTiling), to_string(to_point(tiling)), kKnobFormat, 0};
+}
+
+std::optional<KnobPoint> usable_tiling(const SchedulePayload& payload, std::string& why) {
+  if (payload.kind != kUnitTiling || payload.knob_format != kKnobFormat) {
+    why = fmt::format("a record holds a '{}' of form {}, of which this version knows nothing", payload.kind,
+                      payload.knob_format);
+    return std::nullopt;
+  }
+  auto point = parse_knob_point(payload.text, why);
+  if (point && tiling_at(*point)) return point;
+  if (point) why = fmt::format("a record has '{}', which is no tiling", payload.text);
+  return std::nullopt;
+}
+
+MachineRecord unit_machine(const Accelerator& unit) {
+  std::string why;
+  const UnitRoles roles = roles_of(unit, why);
+  const auto lanes = static_cast<double>(roles.product.in * roles.product.out);
+  // Exact numbers: records of a unit are found again.
+  return {0, accelerator_facts(unit), 2e-3 * unit.clock_mhz * std::max(lanes, 1.0),
+          1e-3 * unit.clock_mhz * static_cast<double>(unit.dram_bytes_per_cycle)};
+}
+
 SchedulePayload payload_of(const GraphChoice& choice) {
   return {std::string(kGraphPayload), to_string(choice), kGraphFormat, 0};
 }
@@ -175,7 +202,7 @@ TunedKernels tuned_kernels(const std::string& path, const Target& target, Fp32Pr
   std::string unfit;
   const auto machine = find_machine(records, target, unfit, fp32);
   TunedKernels result = tuned_kernels(records, machine, target);
-  result.unfit = std::move(unfit);
+  if (result.choices == 0) result.unfit = std::move(unfit);
   return result;
 }
 
@@ -190,7 +217,13 @@ class RecordedDecisions : public Decisions {
     if (choice.payload.kind == kGraphPayload) graphs_[choice.key.kernel] = choice.payload;
     else kernels_[choice.key.kernel] = {kernel.text, choice.payload};
   }
-  size_t size() const { return kernels_.size() + graphs_.size(); }
+  void add_tiling(const std::string& unit, const ChoiceRecord& choice, const KernelRecord& kernel) {
+    digest_.add(unit);
+    digest_.add(choice.key.kernel);
+    digest_.add(choice.payload.text);
+    tilings_[{unit, choice.key.kernel}] = {kernel.text, choice.payload};
+  }
+  size_t size() const { return kernels_.size() + graphs_.size() + tilings_.size(); }
 
   std::string digest() const override { return fmt::format("{:016x}", digest_.value()); }
 
@@ -213,13 +246,24 @@ class RecordedDecisions : public Decisions {
     return choice;
   }
 
+  TunedChoice choose_tiling(const Accelerator& unit, const std::shared_ptr<const TensorProgram>& kernel) override {
+    TunedChoice choice;
+    if (tilings_.empty()) return choice;
+    const std::string text = TaskKernel(kernel).text();
+    const auto found = tilings_.find({accelerator_facts(unit), structural_hash(text)});
+    if (found == tilings_.end() || found->second.text != text) return choice;
+    choice.point = usable_tiling(found->second.payload, choice.refused);
+    return choice;
+  }
+
  private:
   struct Stored {
     std::string text;
     SchedulePayload payload;
   };
-  std::map<std::string, Stored> kernels_;          // by structural hash
-  std::map<std::string, SchedulePayload> graphs_;  // by model hash
+  std::map<std::string, Stored> kernels_;                          // by structural hash
+  std::map<std::string, SchedulePayload> graphs_;                  // by model hash
+  std::map<std::pair<std::string, std::string>, Stored> tilings_;  // by the unit's facts and structural hash
   Hasher digest_;
 };
 
@@ -227,9 +271,16 @@ class RecordedDecisions : public Decisions {
 
 TunedKernels tuned_kernels(const RecordFile& records, std::optional<int64_t> machine, const Target& target) {
   const auto decisions = std::make_shared<RecordedDecisions>();
+  std::map<int64_t, std::string> units;
+  for (const MachineRecord& known : records.machines())
+    if (known.facts.starts_with(kAcceleratorFacts)) units[known.id] = known.facts;
   for (const ChoiceRecord& choice : records.choices()) {
-    if (choice.key.machine != machine || choice.key.threads != target.num_threads || choice.state != "won") continue;
-    if (const auto kernel = records.kernel(choice.key.kernel)) decisions->add(choice, *kernel);
+    if (choice.state != "won") continue;
+    const auto kernel = records.kernel(choice.key.kernel);
+    if (!kernel) continue;
+    if (const auto unit = units.find(choice.key.machine); unit != units.end())
+      decisions->add_tiling(unit->second, choice, *kernel);
+    else if (choice.key.machine == machine && choice.key.threads == target.num_threads) decisions->add(choice, *kernel);
   }
   TunedKernels result;
   result.choices = decisions->size();

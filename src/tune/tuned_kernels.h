@@ -10,6 +10,7 @@
 
 #include "driver/decisions.h"
 #include "driver/graph_choice.h"
+#include "driver/unit_tilings.h"
 #include "records/records.h"
 #include "schedule/choose.h"
 #include "target/target.h"
@@ -29,6 +30,12 @@ std::optional<KnobPoint> usable_point(const SchedulePayload& payload, std::strin
 inline constexpr std::string_view kGraphPayload = "graph";
 SchedulePayload payload_of(const GraphChoice& choice);
 std::optional<GraphChoice> usable_graph(const SchedulePayload& payload, std::string& why);
+
+// The same for tilings of an accelerator's kernels (driver/unit_tilings.h). Records of them belong to the unit: a
+// machine of its own, whose threads are the virtual ones.
+SchedulePayload payload_of(const UnitTiling& tiling);
+std::optional<KnobPoint> usable_tiling(const SchedulePayload& payload, std::string& why);
+MachineRecord unit_machine(const Accelerator& unit);
 
 // The machine's number in the records: that with the target's facts and the peak that is measured here (some ms),
 // within the records' tolerance, of several the nearest. For code that does not run here that with the highest peak: it

@@ -295,21 +295,14 @@ class Tuner {
 
   // UserError when `only` names no kernel of the model.
   void check_only(const ModelTasks& found) const {
-    constexpr size_t kMostNames = 5;
     std::vector<std::string> names;
     for (const ModelTask& task : found.tasks) {
       if (is_asked_for(task)) return;
-      if (names.size() < kMostNames) names.push_back(task.name);
+      names.push_back(task.name);
     }
     for (const auto& [task, reason] : found.left_out)
       if (is_asked_for(task)) return;
-    throw UserError({.id = "TSR-4056",
-                     .message = fmt::format("--only {}: the model has no such kernel", options_.only),
-                     .node = {},
-                     .legal = fmt::format("a part of nodes' names, or the begin of a hash; the kernels that take most "
-                                          "time are those of {}",
-                                          fmt::join(names, ", ")),
-                     .hint = "'tessera explain' lists all kernels"});
+    refuse_only(options_.only, std::move(names));
   }
 
   RecordKey key_of(const Task& task) const { return {task.model.hash, machine_, target_.num_threads}; }
@@ -760,6 +753,18 @@ class Tuner {
 };
 
 }  // namespace
+
+void refuse_only(const std::string& only, std::vector<std::string> names) {
+  constexpr size_t kMostNames = 5;
+  if (names.size() > kMostNames) names.resize(kMostNames);
+  throw UserError({.id = "TSR-4056",
+                   .message = fmt::format("--only {}: the model has no such kernel", only),
+                   .node = {},
+                   .legal = fmt::format("a part of nodes' names, or the begin of a hash; the kernels that take most "
+                                        "time are those of {}",
+                                        fmt::join(names, ", ")),
+                   .hint = "'tessera explain' lists all kernels"});
+}
 
 TuneResult tune_model(const TuneOptions& options) { return Tuner(options).run(); }
 

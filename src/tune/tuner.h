@@ -90,6 +90,9 @@ struct TuneResult {
   std::vector<ProgressRecord> log;
 };
 
+// UserError TSR-4056: TuneOptions::only is the name of none of the kernels `names`, of which the first ones are told.
+[[noreturn]] void refuse_only(const std::string& only, std::vector<std::string> names);
+
 // UserError for what the user can mend. Everything that was found is in the records at every moment.
 TuneResult tune_model(const TuneOptions& options);
 

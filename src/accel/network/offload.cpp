@@ -11,6 +11,7 @@
 #include <fmt/ranges.h>
 
 #include "accel/expand.h"
+#include "accel/network/tile_sizes.h"
 #include "accel/simulate.h"
 #include "accel/tokens.h"
 #include "arith/simplify.h"
@@ -249,6 +250,11 @@ class Offloader {
   }
 
   std::variant<UnitTiling, NotOffloaded> tiling_for(const Taken& taken) {
+    if (options_.known_tiling) {
+      std::string why;
+      const auto known = options_.known_tiling(taken.definition);
+      if (known && cycles_of(unit_, roles_, taken.contraction, taken.cover, *known, why)) return *known;
+    }
     const auto [it, is_new] = tilings_.try_emplace(shape_key(taken));
     if (is_new)
       it->second = best_tiling(unit_, roles_, taken.contraction, taken.cover, options_.threads, options_.candidates);
@@ -471,6 +477,33 @@ class Offloader {
 
 }  // namespace
 
+std::optional<int64_t> cycles_of(const Accelerator& unit, const UnitRoles& roles, const Contraction& of,
+                                 const Cover& cover, const UnitTiling& tiling, std::string& why) {
+  const auto within = [](int64_t value, int64_t most) { return value >= 1 && value <= most; };
+  const UnitProduct& product = roles.product;
+  bool is_own = tiling.places.size() == of.place_extents.size() &&
+                within(tiling.blocks_out, blocks_of(of.channels, product.out)) &&
+                within(tiling.blocks_in, of.reduction ? blocks_of(of.summed_channels, product.in) : 1) &&
+                within(tiling.x_threads, unit.threads) && within(tiling.w_threads, unit.threads) &&
+                within(tiling.sum_threads, unit.threads);
+  for (size_t p = 0; is_own && p < tiling.places.size(); ++p) is_own = within(tiling.places[p], of.place_extents[p]);
+  if (!is_own || !TileSizes(roles, of, cover, tiling).fit(unit, roles)) {
+    why = is_own ? "the unit's memories do not hold its tiles" : "it is a tiling of another kernel";
+    return std::nullopt;
+  }
+  try {
+    InstructionStream stream = expand(unit, unit_kernel(roles, of, cover, tiling).program);
+    order_by_need(unit, stream);
+    place_tokens(unit, stream);
+    const SimulatedRun run = simulate(unit, stream);
+    if (run.problem.empty()) return run.cycles;
+    why = run.problem;
+  } catch (const UserError& error) {
+    why = error.diagnostic().message;  // a memory, or a field, is too small
+  }
+  return std::nullopt;
+}
+
 std::variant<UnitTiling, NotOffloaded> best_tiling(const Accelerator& unit, const UnitRoles& roles,
                                                    const Contraction& of, const Cover& cover, int threads,
                                                    size_t candidates) {
@@ -481,17 +514,8 @@ std::variant<UnitTiling, NotOffloaded> best_tiling(const Accelerator& unit, cons
   const UnitTiling* best = nullptr;
   int64_t least = std::numeric_limits<int64_t>::max();
   for (const UnitTiling& tiling : tilings) {
-    try {
-      const LoopProgram loops = unit_kernel(roles, of, cover, tiling).program;
-      InstructionStream stream = expand(unit, loops);
-      if (tilings.size() == 1) return tiling;
-      order_by_need(unit, stream);
-      place_tokens(unit, stream);
-      const SimulatedRun run = simulate(unit, stream);
-      if (run.problem.empty() && run.cycles < least) least = run.cycles, best = &tiling;
-    } catch (const UserError& error) {
-      problem = error.diagnostic().message;  // a memory, or a field, is too small
-    }
+    const auto cycles = cycles_of(unit, roles, of, cover, tiling, problem);
+    if (cycles && *cycles < least) least = *cycles, best = &tiling;
   }
   if (!best) return NotOffloaded{problem};
   return *best;

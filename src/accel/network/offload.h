@@ -4,6 +4,8 @@
 #pragma once
 
 #include <functional>
+#include <memory>
+#include <optional>
 #include <set>
 #include <string>
 
@@ -17,6 +19,9 @@ struct OffloadOptions {
   int threads = 2;               // virtual threads of a tile's operands
   size_t candidates = 12;        // tilings of each form that are simulated; the one with the fewest cycles is taken
   bool only_full_lanes = false;  // kernels of which more than half of the lanes would be empty stay
+  // A tiling that is known to be good for a kernel, as the unit takes it: in its layouts, and without what the host
+  // does with sums. One that cycles_of declines counts as none. May be null.
+  std::function<std::optional<UnitTiling>(const std::shared_ptr<const TensorProgram>& kernel)> known_tiling = nullptr;
 };
 
 // Of so many lanes, those that OffloadOptions::only_full_lanes asks for.
@@ -27,6 +32,11 @@ inline int64_t least_filled_lanes(int64_t lanes) { return (lanes + 1) / 2; }
 std::set<int32_t> offload_calls(Program& program, const Accelerator& unit, const OffloadOptions& options,
                                 const std::function<bool(const KernelCall& call)>& wanted,
                                 const std::function<void(const KernelCall& call, const std::string& reason)>& declined);
+
+// The cycles that the kernel takes in a tiling, simulated; nothing with a reason where it is none of the kernel, or
+// memories or fields do not hold it.
+std::optional<int64_t> cycles_of(const Accelerator& unit, const UnitRoles& roles, const Contraction& of,
+                                 const Cover& cover, const UnitTiling& tiling, std::string& why);
 
 // The tiling with the fewest cycles among the first by estimate.
 std::variant<UnitTiling, NotOffloaded> best_tiling(const Accelerator& unit, const UnitRoles& roles,

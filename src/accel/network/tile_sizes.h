@@ -27,6 +27,8 @@ struct TileSizes {
   // products would wait for all that stands before it there.
   bool clears_ahead(const UnitRoles& roles) const;
   int64_t x_bytes = 0, w_bytes = 0, sums_bytes = 0;
+  // Whether the memories of the product's operands hold them.
+  bool fit(const Accelerator& unit, const UnitRoles& roles) const;
   // Of what is computed of sums: the buffers, and the one that each step writes.
   std::vector<DType> buffers;
   std::vector<size_t> buffer_of;

@@ -124,6 +124,20 @@ bool TileSizes::clears_ahead(const UnitRoles& roles) const {
   return sum_threads > 1 && roles.clear->queue != roles.product.instruction->queue;
 }
 
+namespace {
+
+int64_t capacity(const Accelerator& unit, const UnitRoles& roles, size_t operand) {
+  return unit.memories[static_cast<size_t>(roles.product.instruction->operands[operand])].bytes;
+}
+
+}  // namespace
+
+bool TileSizes::fit(const Accelerator& unit, const UnitRoles& roles) const {
+  const UnitProduct& product = roles.product;
+  return x_bytes <= capacity(unit, roles, product.x) && w_bytes <= capacity(unit, roles, product.w) &&
+         sums_bytes <= capacity(unit, roles, product.d);
+}
+
 std::string to_string(const UnitTiling& tiling) {
   return fmt::format("places [{}] channels {} of {} {} threads {} {} {}", fmt::join(tiling.places, ","),
                      tiling.blocks_out, tiling.blocks_in, tiling.channels_inner ? "inner" : "outer", tiling.x_threads,
@@ -134,10 +148,6 @@ std::variant<std::vector<UnitTiling>, NotOffloaded> tilings_of(const Accelerator
                                                                const Contraction& of, const Cover& cover, int threads,
                                                                size_t most) {
   const UnitProduct& product = roles.product;
-  const auto capacity = [&](size_t p) {
-    return unit.memories[static_cast<size_t>(product.instruction->operands[p])].bytes;
-  };
-  const int64_t x_most = capacity(product.x), w_most = capacity(product.w), sums_most = capacity(product.d);
   const CycleEstimate estimate(unit, roles, of, cover);
   using Found = std::vector<std::pair<double, UnitTiling>>;
   Found single, some, all;  // with more buffers for no operand, for some, for all that are loaded more than once
@@ -152,7 +162,7 @@ std::variant<std::vector<UnitTiling>, NotOffloaded> tilings_of(const Accelerator
     const TileSizes sizes(roles, of, cover, tiling);
     // Where buffers would never change, it is another's tiling.
     if (sizes.x_threads < x || sizes.w_threads < w || sizes.sum_threads < sums) return;
-    if (sizes.x_bytes > x_most || sizes.w_bytes > w_most || sizes.sums_bytes > sums_most) return;
+    if (!sizes.fit(unit, roles)) return;
     UnitTiling more = tiling;
     more.x_threads = more.w_threads = more.sum_threads = threads;
     const TileSizes most_buffers(roles, of, cover, more);
@@ -187,10 +197,10 @@ std::variant<std::vector<UnitTiling>, NotOffloaded> tilings_of(const Accelerator
     const auto name = [&](size_t p) {
       return unit.memories[static_cast<size_t>(product.instruction->operands[p])].name;
     };
-    return NotOffloaded{
-        fmt::format("its smallest tile needs {} bytes of {}, {} of {} and {} of {}, which have {}, {} and {}",
-                    smallest.x_bytes, name(product.x), smallest.w_bytes, name(product.w), smallest.sums_bytes,
-                    name(product.d), x_most, w_most, sums_most)};
+    return NotOffloaded{fmt::format(
+        "its smallest tile needs {} bytes of {}, {} of {} and {} of {}, which have {}, {} and {}", smallest.x_bytes,
+        name(product.x), smallest.w_bytes, name(product.w), smallest.sums_bytes, name(product.d),
+        capacity(unit, roles, product.x), capacity(unit, roles, product.w), capacity(unit, roles, product.d))};
   }
   std::vector<UnitTiling> result;
   for (Found* found : {&all, &some, &single}) {
