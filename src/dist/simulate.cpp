@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <charconv>
 #include <cmath>
+#include <limits>
 #include <map>
 #include <queue>
 #include <tuple>
@@ -18,48 +19,145 @@
 namespace tessera::inline dist {
 namespace {
 
-// What a byte takes between two ranks, and how long it is under way beside that.
-struct Way {
-  double latency = 0, seconds_per_byte = 0;
-  double seconds(double bytes) const { return latency + bytes * seconds_per_byte; }
+// A way from one rank to another: over the links of each level that it leaves, to its own link and into another's.
+struct Flow {
+  struct Hop {
+    size_t level = 0, out = 0, in = 0;  // numbers of links
+  };
+  std::vector<Hop> hops;
+  double latency = 0;  // of the outermost level
 };
 
-// Where every rank sends something at the same time.
-class Links {
+// All ranks of a group send to whom stands some places further in it, round about. By group.
+using Ring = std::vector<std::vector<Flow>>;
+
+// So many times round, `bytes` of each rank a time.
+struct Phase {
+  const Ring* ring = nullptr;
+  double rounds = 0, bytes = 0;
+};
+
+// What groups do together at the moment: all flows over a link have equal shares of it.
+class Transfers {
  public:
-  // `next`: whom each rank sends to; -1: nobody.
-  Links(const Network& network, const std::vector<int64_t>& next) : ways_(next.size()), crossing_(network.size(), 0) {
-    for (size_t k = 0; k < network.size(); ++k) {
-      const NetworkLevel& level = network[k];
-      const auto unit = [&](int64_t rank) { return static_cast<size_t>(rank / level.ranks); };
-      const auto is_crossed = [&](size_t rank) {
-        return next[rank] >= 0 && unit(static_cast<int64_t>(rank)) != unit(next[rank]);
-      };
-      std::vector<double> out(next.size() / static_cast<size_t>(level.ranks) + 1, 0), in = out;
-      for (size_t r = 0; r < next.size(); ++r)
-        if (is_crossed(r)) ++out[unit(static_cast<int64_t>(r))], ++in[unit(next[r])], ++crossing_[k];
-      for (size_t r = 0; r < next.size(); ++r) {
-        if (!is_crossed(r)) continue;
-        const double sharers = std::max(out[unit(static_cast<int64_t>(r))], in[unit(next[r])]);
-        ways_[r].latency = level.latency_seconds;  // of the outermost level
-        ways_[r].seconds_per_byte = std::max(ways_[r].seconds_per_byte, sharers / level.bytes_per_second);
+  struct Transfer {
+    const std::vector<Phase>* phases = nullptr;
+    size_t group = 0;
+    const std::vector<int64_t>* members = nullptr;
+    size_t phase = 0;
+    double rounds = 0;     // that are left of the phase
+    double per_round = 0;  // seconds, as it is now
+  };
+
+  Transfers(const Network& network, size_t ranks) : network_(network) {
+    size_t links = 0;
+    for (const NetworkLevel& level : network) {
+      first_.push_back(links);
+      links += 2 * units(ranks, level);
+    }
+    sharers_.assign(links, 0);
+    link_bytes_.assign(network.size(), 0);
+    ranks_ = ranks;
+  }
+
+  // Where a flow goes.
+  Flow flow(int64_t from, int64_t to) const {
+    Flow flow;
+    for (size_t k = 0; k < network_.size(); ++k) {
+      const auto a = static_cast<size_t>(from / network_[k].ranks), b = static_cast<size_t>(to / network_[k].ranks);
+      if (a == b) break;
+      flow.hops.push_back({k, first_[k] + a, first_[k] + units(ranks_, network_[k]) + b});
+      flow.latency = network_[k].latency_seconds;
+    }
+    return flow;
+  }
+
+  bool any() const { return !active_.empty(); }
+  double next_end() const {
+    double end = std::numeric_limits<double>::infinity();
+    for (const Transfer& transfer : active_) end = std::min(end, now_ + transfer.rounds * transfer.per_round);
+    return end;
+  }
+
+  // Lets time pass, and answers those that are done then. Not beyond next_end().
+  std::vector<Transfer> advance(double now) {
+    std::vector<Transfer> done;
+    const double passed = now - now_, rounding = 1e-12 * now;
+    now_ = now;
+    std::erase_if(active_, [&](Transfer& transfer) {
+      if (transfer.rounds * transfer.per_round - passed > rounding) {
+        transfer.rounds -= passed / transfer.per_round;
+        return false;
+      }
+      count(transfer, -1);
+      if (enter(transfer, transfer.phase + 1)) return false;
+      done.push_back(transfer);
+      return true;
+    });
+    return done;
+  }
+  // False: there is nothing to do, it is done already.
+  bool begin(Transfer transfer) {
+    if (!enter(transfer, 0)) return false;
+    active_.push_back(transfer);
+    return true;
+  }
+  // How fast each goes on, after all that has begun and ended at this time.
+  void share() {
+    for (Transfer& transfer : active_) {
+      transfer.per_round = 0;
+      for (const Flow& flow : flows(transfer)) {
+        double per_byte = 0;
+        for (const Flow::Hop& hop : flow.hops)
+          per_byte =
+              std::max(per_byte, std::max(sharers_[hop.out], sharers_[hop.in]) / network_[hop.level].bytes_per_second);
+        transfer.per_round = std::max(transfer.per_round, flow.latency + phase(transfer).bytes * per_byte);
       }
     }
   }
 
-  const Way& from(int64_t rank) const { return ways_[static_cast<size_t>(rank)]; }
-  // Ranks whose way goes over a link of the level.
-  const std::vector<double>& crossing() const { return crossing_; }
+  const std::vector<double>& link_bytes() const { return link_bytes_; }
 
  private:
-  std::vector<Way> ways_;  // by rank that sends
-  std::vector<double> crossing_;
+  static size_t units(size_t ranks, const NetworkLevel& level) { return ranks / static_cast<size_t>(level.ranks) + 1; }
+  static const Phase& phase(const Transfer& transfer) { return (*transfer.phases)[transfer.phase]; }
+  static const std::vector<Flow>& flows(const Transfer& transfer) { return (*phase(transfer).ring)[transfer.group]; }
+
+  void count(const Transfer& transfer, double more) {
+    for (const Flow& flow : flows(transfer))
+      for (const Flow::Hop& hop : flow.hops) sharers_[hop.out] += more, sharers_[hop.in] += more;
+  }
+
+  // The first phase from this one on in which something is sent.
+  bool enter(Transfer& transfer, size_t number) {
+    for (transfer.phase = number; transfer.phase < transfer.phases->size(); ++transfer.phase) {
+      transfer.rounds = phase(transfer).rounds;
+      if (transfer.rounds <= 0 || flows(transfer).empty()) continue;
+      count(transfer, 1);
+      for (const Flow& flow : flows(transfer))
+        for (const Flow::Hop& hop : flow.hops) link_bytes_[hop.level] += transfer.rounds * phase(transfer).bytes;
+      return true;
+    }
+    return false;
+  }
+
+  const Network& network_;
+  size_t ranks_ = 0;
+  std::vector<size_t> first_;    // of each level's links: of ranks that send, then of those that receive
+  std::vector<double> sharers_;  // by link
+  std::vector<double> link_bytes_;
+  std::vector<Transfer> active_;
+  double now_ = 0;
 };
 
 class Simulation {
  public:
   Simulation(const Mesh& mesh, const std::vector<RankSteps>& steps, const Network& network)
-      : mesh_(mesh), steps_(steps), network_(network), ranks_(mesh.ranks()) {
+      : mesh_(mesh),
+        steps_(steps),
+        network_(network),
+        ranks_(mesh.ranks()),
+        transfers_(network, static_cast<size_t>(mesh.ranks())) {
     const int stage = mesh.find("stage");
     check(steps.size() == 1 || (stage >= 0 && std::ssize(steps) == mesh.axes[static_cast<size_t>(stage)].extent),
           "steps of other stages than the mesh has");
@@ -79,9 +177,15 @@ class Simulation {
     next_.assign(count, 0);
     waits_for_.assign(count, kNothing);
     for (int64_t r = ranks_; r-- > 0;) open_.push_back(r);
-    while (!open_.empty() || !sends_.empty()) {
+    while (!open_.empty() || !sends_.empty() || !begins_.empty() || transfers_.any()) {
       if (open_.empty()) {
         // Whoever waits goes on later than the first of these.
+        const double begin = begins_.empty() ? kNever : begins_.top().first;
+        const double together = std::min(begin, transfers_.next_end());
+        if (sends_.empty() || together < sends_.top().first) {
+          go_on_together(together);
+          continue;
+        }
         const int64_t sender = sends_.top().second;
         sends_.pop();
         send(sender, steps_of(sender)[next_[static_cast<size_t>(sender)]++]);
@@ -98,12 +202,14 @@ class Simulation {
       result_.seconds = std::max(result_.seconds, now_[static_cast<size_t>(r)]);
       for (const RankStep& step : steps_of(r)) working += step.seconds;
     }
+    for (size_t k = 0; k < network_.size(); ++k) result_.link_bytes[k] += transfers_.link_bytes()[k];
     if (result_.seconds > 0) result_.working = working / (result_.seconds * static_cast<double>(ranks_));
     return std::move(result_);
   }
 
  private:
   static constexpr uint64_t kNothing = ~uint64_t{0};
+  static constexpr double kNever = std::numeric_limits<double>::infinity();
 
   const RankSteps& steps_of(int64_t rank) const {
     return steps_[static_cast<size_t>(stage_[static_cast<size_t>(rank)])];
@@ -132,53 +238,38 @@ class Simulation {
     return axis;
   }
 
-  // Everybody sends to whom stands `shift` places further in its group, round about.
-  const Links& ring(const std::string& name, int64_t shift) {
-    const auto known = rings_.find({name, shift});
-    if (known != rings_.end()) return known->second;
-    std::vector<int64_t> next(static_cast<size_t>(ranks_), -1);
-    for (const std::vector<int64_t>& group : axis(name).members)
-      for (size_t i = 0; i < group.size(); ++i) {
-        const size_t to = (i + static_cast<size_t>(shift)) % group.size();
-        if (to != i) next[static_cast<size_t>(group[i])] = group[to];
-      }
-    return rings_.try_emplace({name, shift}, network_, next).first->second;
+  const Ring& ring(const std::string& name, int64_t shift) {
+    const auto [known, is_new] = rings_.try_emplace({name, shift});
+    if (!is_new) return known->second;
+    for (const std::vector<int64_t>& group : axis(name).members) {
+      std::vector<Flow>& flows = known->second.emplace_back();
+      for (size_t i = 0; i < group.size(); ++i)
+        if (const size_t to = (i + static_cast<size_t>(shift)) % group.size(); to != i)
+          flows.push_back(transfers_.flow(group[i], group[to]));
+    }
+    return known->second;
   }
 
-  struct Times {
-    std::vector<double> seconds;     // by group
-    std::vector<double> link_bytes;  // by level, of all groups
-  };
-  // So many times round, `bytes` each.
-  void go_round(const RankStep& step, int64_t shift, double times, double bytes, Times& result) {
-    const Links& links = ring(step.axis, shift);
-    const Axis& groups = axis(step.axis);
-    for (size_t g = 0; g < groups.members.size(); ++g) {
-      double slowest = 0;
-      for (const int64_t member : groups.members[g]) slowest = std::max(slowest, links.from(member).seconds(bytes));
-      result.seconds[g] += times * slowest;
-    }
-    for (size_t k = 0; k < network_.size(); ++k) result.link_bytes[k] += times * bytes * links.crossing()[k];
-  }
-  const Times& times_of(const RankStep& step) {
-    const auto [known, is_new] = times_.try_emplace({step.axis, step.collective, step.bytes});
-    Times& times = known->second;
-    if (!is_new) return times;
-    times.seconds.assign(axis(step.axis).members.size(), 0);
-    times.link_bytes.assign(network_.size(), 0);
+  const std::vector<Phase>& phases_of(const RankStep& step) {
+    const auto [known, is_new] = phases_.try_emplace({step.axis, step.collective, step.bytes});
+    std::vector<Phase>& phases = known->second;
+    if (!is_new) return phases;
     const int64_t n = std::ssize(axis(step.axis).members[0]);
     const auto whole = static_cast<double>(step.bytes), share = whole / static_cast<double>(n),
                others = static_cast<double>(n - 1);
+    const auto go_round = [&](int64_t shift, double rounds, double bytes) {
+      phases.push_back({&ring(step.axis, shift), rounds, bytes});
+    };
     switch (step.collective) {
-      case CollectiveKind::kAllReduce: go_round(step, 1, 2 * others, share, times); break;
-      case CollectiveKind::kReduceScatter: go_round(step, 1, others, share, times); break;
-      case CollectiveKind::kAllGather: go_round(step, 1, others, whole, times); break;
+      case CollectiveKind::kAllReduce: go_round(1, 2 * others, share); break;
+      case CollectiveKind::kReduceScatter: go_round(1, others, share); break;
+      case CollectiveKind::kAllGather: go_round(1, others, whole); break;
       case CollectiveKind::kAllToAll:
-        for (int64_t shift = 1; shift < n; ++shift) go_round(step, shift, 1, share, times);
+        for (int64_t shift = 1; shift < n; ++shift) go_round(shift, 1, share);
         break;
-      default: go_round(step, 1, 1, whole, times);
+      default: go_round(1, 1, whole);
     }
-    return times;
+    return phases;
   }
 
   // Whether the rank's next step is done; else it goes on when somebody else has come.
@@ -203,26 +294,34 @@ class Simulation {
     return true;
   }
 
-  // Ranks that were waiting for this one have done their step, too.
+  // The last one of its group begins what they do together; none goes on before it is done.
   bool comes(int64_t rank, const RankStep& step) {
     Axis& groups = axis(step.axis);
     const auto g = static_cast<size_t>(groups.group[static_cast<size_t>(rank)]);
-    const std::vector<int64_t>& members = groups.members[g];
     groups.latest[g] = std::max(groups.latest[g], now_[static_cast<size_t>(rank)]);
-    if (++groups.come[g] < members.size()) return false;
-    const Times& times = times_of(step);
-    const double end = groups.latest[g] + times.seconds[g];
-    if (g == 0)
-      for (size_t k = 0; k < network_.size(); ++k) result_.link_bytes[k] += times.link_bytes[k];
+    if (++groups.come[g] < groups.members[g].size()) return false;
+    begins_.emplace(groups.latest[g], Transfers::Transfer{&phases_of(step), g, &groups.members[g]});
     groups.come[g] = 0;
     groups.latest[g] = 0;
-    for (const int64_t member : members) {
-      now_[static_cast<size_t>(member)] = end;
-      if (member == rank) continue;
-      ++next_[static_cast<size_t>(member)];
-      open_.push_back(member);
+    return false;
+  }
+
+  // Whatever ends and begins at this time.
+  void go_on_together(double now) {
+    const auto is_done = [&](const Transfers::Transfer& transfer) {
+      for (const int64_t member : *transfer.members) {
+        now_[static_cast<size_t>(member)] = now;
+        ++next_[static_cast<size_t>(member)];
+        open_.push_back(member);
+      }
+    };
+    for (const Transfers::Transfer& transfer : transfers_.advance(now)) is_done(transfer);
+    while (!begins_.empty() && begins_.top().first <= now) {
+      const Transfers::Transfer transfer = begins_.top().second;
+      begins_.pop();
+      if (!transfers_.begin(transfer)) is_done(transfer);
     }
-    return true;
+    transfers_.share();
   }
 
   int64_t peer_of(int64_t rank, int64_t shift) const {
@@ -272,8 +371,14 @@ class Simulation {
   using Send = std::pair<double, int64_t>;               // when, and who
   std::priority_queue<Send, std::vector<Send>, std::greater<>> sends_;
   std::map<std::string, Axis> axes_;
-  std::map<std::pair<std::string, int64_t>, Links> rings_;  // by axis and shift
-  std::map<std::tuple<std::string, CollectiveKind, int64_t>, Times> times_;
+  std::map<std::pair<std::string, int64_t>, Ring> rings_;  // by axis and shift
+  std::map<std::tuple<std::string, CollectiveKind, int64_t>, std::vector<Phase>> phases_;
+  Transfers transfers_;
+  using Begin = std::pair<double, Transfers::Transfer>;  // when the last one of a group has come
+  struct IsLater {
+    bool operator()(const Begin& a, const Begin& b) const { return a.first > b.first; }
+  };
+  std::priority_queue<Begin, std::vector<Begin>, IsLater> begins_;
   std::unordered_map<uint64_t, double> arrived_;  // by message
 };
 

@@ -2,9 +2,9 @@
 // together.
 //
 // Ranks are simulated one by one, up to thousands. A collective begins when the last rank of its group has come, and
-// goes round as a ring does (all_reduce: 2 (n - 1) steps of an n-th of the tensor, ...). All groups of a mesh axis are
-// taken to do theirs at the same time: who shares a link with whom follows from where ranks stand. Messages go one
-// behind the other over each link on their way, of the sender and of the receiver, while the ranks go on.
+// goes round as a ring does (all_reduce: 2 (n - 1) steps of an n-th of the tensor, ...). All that go over a link at the
+// same time have equal shares of it, as long as they do. Messages go one behind the other over each link on their way,
+// of the sender and of the receiver, while the ranks go on.
 #pragma once
 
 #include <cstdint>

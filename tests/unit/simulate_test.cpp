@@ -89,6 +89,20 @@ TEST(Simulate, SharedLinks) {
   EXPECT_EQ(step.link_bytes, (std::vector<double>{8 * 8e6, 8 * 8e6}));
 }
 
+// A link is shared while both groups are at work: of two sums of a second each, the second one begins at 0.5 s, both go on
+// at half the speed until 1.5 s, and what is left of the second one has the link for itself.
+TEST(Simulate, LinksAreSharedWhileBothAreAtWork) {
+  const RankStep sum = together(CollectiveKind::kAllReduce, "data", 1'000'000'000);
+  const std::vector<RankSteps> steps = {{sum, work(0.6)}, {work(0.5), sum}};
+  const auto seconds = [&](const std::vector<RankSteps>& of) {
+    return simulate(mesh_of("data=2,stage=2"), of, network_of("1=10/0,2=1/0")).seconds;
+  };
+  EXPECT_NEAR(seconds(steps), 1.5 + 0.6, 1e-9);
+  EXPECT_NEAR(seconds({{sum}, {work(0.5), sum}}), 2.0, 1e-9);
+  EXPECT_NEAR(seconds({{sum}, {sum}}), 2.0, 1e-9);
+  EXPECT_NEAR(seconds({{sum}, {work(1), sum}}), 2.0, 1e-9);
+}
+
 // Equal stages, messages that take no time: (p - 1) / (m + p - 1) of the time nothing is done.
 TEST(Simulate, BubblesOfPipelines) {
   for (const int64_t p : {1, 2, 3, 4, 8})
