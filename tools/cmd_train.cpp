@@ -117,11 +117,14 @@ int run_training(TrainCommand command) {
   std::optional<StopOnInterrupt> interrupt;
   std::optional<Progress> progress("preparing " + std::filesystem::path(command.model).filename().string());
   TrainingPlan plan;
+  double memory_before = 0, memory_behind = 0;
   const TrainingWatch watch = {
       .compiles =
           [&] {
             progress.reset();
-            if (command.json) reset_peak_memory();  // compiling has its own
+            if (!command.json) return;
+            reset_peak_memory();  // compiling has its own
+            memory_before = own_memory();
           },
       .begins =
           [&](const TrainingPlan& made) {
@@ -135,6 +138,7 @@ int run_training(TrainCommand command) {
           },
       .ends =
           [&](Model& step) {
+            memory_behind = own_memory();
             if (command.profile.empty()) return;
             profile_run(step,
                         process.is_first() ? command.profile : fmt::format("{}.{}", command.profile, process.rank));
@@ -160,6 +164,7 @@ int run_training(TrainCommand command) {
     nlohmann::json report = training_json(command.model, command.output, outcome);
     report["seconds"] = seconds;
     report["peak_rss_mb"] = peak_memory() / (1 << 20);
+    report["memory_growth_bytes"] = memory_behind - memory_before;
     std::cout << json_line(report);
   } else if (talks) {
     if (outcome.sparsity) fmt::print("{:.1f} % of the masked weights are zero\n", 100 * *outcome.sparsity);

@@ -8,5 +8,8 @@ namespace tessera::inline support {
 double peak_memory();
 // Without effect where the system does not let it.
 void reset_peak_memory();
+// The resident memory, in bytes, that is no file's and shared with nobody; 0 where the system does not say.
+// Thread-safe.
+double own_memory();
 
 }  // namespace tessera::inline support

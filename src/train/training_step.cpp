@@ -127,10 +127,10 @@ class StepBuilder {
   }
 
   void refuse_in_pipeline() const {
-    const char* found = !options_.weighed.empty() || !options_.masked.empty() ? "masks or importance of weights"
-                        : !options_.distillation.features.empty()             ? "features of a teacher"
-                        : options_.loss_scale > 0                             ? "a scaled loss"
-                                                                              : nullptr;
+    const char* found = !options_.weighed.empty()                 ? "importance of weights"
+                        : !options_.distillation.features.empty() ? "features of a teacher"
+                        : options_.loss_scale > 0                 ? "a scaled loss"
+                                                                  : nullptr;
     if (found) refuse("TSR-2086", fmt::format("{} in a pipeline", found), "a step without it, or one stage");
   }
 
@@ -660,6 +660,8 @@ class StepBuilder {
                           stages[i],
                           options_.parallel.is_cut()});
       }
+    for (size_t i = 0; i < parameters.size(); ++i)
+      if (is_masked(placed[i].name)) placed.push_back({placed[i].name + ".mask", placed[i].type, stages[i]});
     placed.push_back({"training.step", {DType::kI64, {}, {}}, {}});
     return placed;
   }

@@ -122,6 +122,14 @@ class DataParallel(CliTest):
         self.mpirun(2, *self.arguments(*more, "-o", "shared.graph"))
         self.assertEqual((self.folder / "shared.graph").read_bytes(), (self.folder / "alone.graph").read_bytes())
 
+    def test_masks(self):
+        """They follow from whole weights, where ranks have parts of these, too."""
+        more = ("-q", "--leaves", 4, "--prune", 0.5)
+        self.tessera(*self.arguments(*more, "-o", "alone.graph"))
+        for zero in (2, 3):
+            self.mpirun(2, *self.arguments(*more, "--zero", zero, "-o", "shared.graph"))
+            self.assertEqual((self.folder / "shared.graph").read_bytes(), (self.folder / "alone.graph").read_bytes())
+
     def test_stages_of_zero_give_the_same_bits(self):
         report = lambda ranks, *more: json.loads(self.mpirun(ranks, *self.arguments("--json", *more))[0])
         # Without leaves, the order of sums is MPI's: the same ranks give the same bits here.
@@ -187,8 +195,8 @@ class DataParallel(CliTest):
     def test_wrong_numbers(self):
         _, err = self.mpirun(2, *self.arguments("--leaves", 3), code=1)
         self.assertIn("error TSR-2085: 3 leaves for 2 ranks\n  legal: as many leaves for each rank", err)
-        _, err = self.mpirun(2, *self.arguments("--zero", 3, "--prune", "0.5"), code=1)
-        self.assertIn("error TSR-4080: --prune with --zero 3\n  legal: --zero 1 or 2", err)
+        _, err = self.mpirun(2, *self.arguments("--zero", 3, "--prune", "channels:0.5"), code=1)
+        self.assertIn("error TSR-4080: --prune channels of layers that processes have parts of\n  legal: --prune 0.8, or 2:4", err)
         _, err = self.mpirun(2, *self.arguments("--zero", 2, "--leaves", 2, "--clip-norm", 1), code=1)
         self.assertIn("error TSR-2085: the norm of gradients of which ranks have parts, and leaves", err)
         _, err = self.mpirun(3, *self.arguments(), code=1)

@@ -119,6 +119,17 @@ class Pipeline(CliTest):
         self.mpirun(2, *arguments, "--stages", 2, "--micro-batches", 4, "-o", "shared.graph")
         self.assertEqual((self.folder / "shared.graph").read_bytes(), (self.folder / "alone.graph").read_bytes())
 
+    def test_masks(self):
+        """Weights that go are those of one process, whichever stage has them."""
+        for prune in (0.5, "2:4"):
+            arguments = self.digits("--deterministic", "--prune", prune, "-q")
+            self.tessera(*arguments, "--leaves", 4, "-o", "alone.graph")
+            alone = (self.folder / "alone.graph").read_bytes()
+            for ranks, more in ((2, ("--micro-batches", 4)), (4, ("--micro-batches", 2, "--zero", 2))):
+                with self.subTest(prune=prune, ranks=ranks, more=more):
+                    self.mpirun(ranks, *arguments, "--leaves", 4, "--stages", 2, *more, "-o", "shared.graph")
+                    self.assertEqual((self.folder / "shared.graph").read_bytes(), alone)
+
     def test_one_micro_batch_is_naive_model_parallelism(self):
         arguments = self.digits()
         shared = self.losses(2, [*arguments, "--stages", 2])
@@ -193,8 +204,8 @@ class Pipeline(CliTest):
         self.assertIn("error TSR-2086: 3 micro-batches for 2 stages, interleaved", err)
         _, err = self.mpirun(2, *arguments, "--stages", 2, "--zero", 3, code=1)
         self.assertIn("error TSR-2085: zero = 3 of a pipeline", err)
-        _, err = self.mpirun(2, *arguments, "--stages", 2, "--prune", 0.5, code=1)
-        self.assertIn("error TSR-2086: masks or importance of weights in a pipeline", err)
+        _, err = self.mpirun(2, *arguments, "--stages", 2, "--prune", "channels:0.5", code=1)
+        self.assertIn("error TSR-4080: --prune channels of layers that processes have parts of", err)
         _, err = self.tessera("parallelize", "gpt.graph" if (self.folder / "gpt.graph").exists() else "lenet.graph", "--dim",
                               "n=4", "--stages", 40, "--micro-batches", 4, code=1)
         self.assertRegex(err, r"error TSR-2086: the model can be cut at \d+ places, and there are 40 chunks")

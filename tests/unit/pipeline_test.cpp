@@ -384,8 +384,8 @@ TEST(PipelineStep, RefusesWhatItCannotDo) {
   options.parallel.zero = 3;
   EXPECT_THAT(refused(part), HasSubstr("TSR-2085 zero = 3 of a pipeline"));
   options.parallel.zero = 0;
-  options.masked = {"w0"};
-  EXPECT_THAT(refused(part), HasSubstr("TSR-2086 masks or importance of weights in a pipeline"));
+  options.weighed = {{"w0", 0}};
+  EXPECT_THAT(refused(part), HasSubstr("TSR-2086 importance of weights in a pipeline"));
 }
 
 }  // namespace

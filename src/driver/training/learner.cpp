@@ -103,15 +103,17 @@ DriverOptions options_of_graph(const TrainingRequest& request) {
   return options;
 }
 
-std::unique_ptr<Model> compiled(Graph graph, const TrainingRequest& request) {
+Compiled compiled_code(Graph graph, const TrainingRequest& request) {
   DriverOptions options = options_of_graph(request);
   if (request.communicator != "mpi" && has_collectives(graph))
     options.compile.places.push_back("*=" + request.communicator);
   options.emit = Emit::kModule;
   PassRunner runner(options);
-  const std::string name = graph.name;
-  return load_module(module_in_memory(compile_graph(std::move(graph), options, runner)), name,
-                     request.driver.compile.num_threads);
+  return compile_graph(std::move(graph), options, runner);
+}
+
+std::unique_ptr<Model> loaded(const Compiled& code, const TrainingRequest& request) {
+  return load_module(module_in_memory(code), code.program.name, request.driver.compile.num_threads);
 }
 
 std::string cause_of(const Graph& step, const std::vector<Tensor>& inputs, const TrainingRequest& request) {

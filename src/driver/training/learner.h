@@ -4,8 +4,10 @@
 #include <functional>
 #include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
+#include "driver/compile.h"
 #include "driver/engine/model.h"
 #include "driver/options.h"
 #include "driver/training/pruning.h"
@@ -33,7 +35,11 @@ Graph with_fake_integers(const Graph& learner, const TrainingRequest& request);
 
 // For a graph that has no open sizes any more.
 DriverOptions options_of_graph(const TrainingRequest& request);
-std::unique_ptr<Model> compiled(Graph graph, const TrainingRequest& request);
+Compiled compiled_code(Graph graph, const TrainingRequest& request);
+std::unique_ptr<Model> loaded(const Compiled& code, const TrainingRequest& request);
+inline std::unique_ptr<Model> compiled(Graph graph, const TrainingRequest& request) {
+  return loaded(compiled_code(std::move(graph), request), request);
+}
 
 // What in the step first gave numbers that are not finite, of its inputs and states: a sentence; empty: not found.
 std::string cause_of(const Graph& step, const std::vector<Tensor>& inputs, const TrainingRequest& request);

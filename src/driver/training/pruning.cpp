@@ -32,14 +32,14 @@ Tensor ones_like(const Tensor& tensor) {
 // The parameter, and its mask.
 std::string mask_of(const std::string& parameter) { return parameter + ".mask"; }
 
-void set_mask(Model& step, const std::string& parameter, const Tensor& mask) {
-  const size_t at = state_named(step, parameter);
-  Tensor weights = step.state(at);
+Tensor state_of(const WholeStates& states, const std::string& name) { return states.get(states.find(name)); }
+
+void set_mask(WholeStates& states, const std::string& parameter, const Tensor& weights, const Tensor& mask) {
   Tensor pruned(weights.dtype(), weights.dims());
   for (int64_t i = 0; i < weights.num_elements(); ++i)
     pruned.set_double(i, mask.get_double(i) == 0 ? 0 : weights.get_double(i));
-  step.set_state(at, pruned);
-  step.set_state(state_named(step, mask_of(parameter)), mask);
+  states.set(states.find(parameter), pruned);
+  states.set(states.find(mask_of(parameter)), mask);
 }
 
 // How much of the final share is gone in an epoch.
@@ -164,13 +164,13 @@ Pruner::Pruner(const Graph& model, const std::vector<std::string>& parameters, c
                : "a convolution or matrix product with weights that learn");
 }
 
-void Pruner::at_epoch(Model& step, int64_t epoch, int64_t epochs) const {
+void Pruner::at_epoch(WholeStates& states, int64_t epoch, int64_t epochs) const {
   const double part = progress(epoch, epochs);
   if (!is_used() || part == 0 || !still_changes(epoch, epochs)) return;
-  if (spec_.kind == PruneSpec::Kind::kChannels) return prune_channels(step, spec_.share * part);
+  if (spec_.kind == PruneSpec::Kind::kChannels) return prune_channels(states, spec_.share * part);
   for (const std::string& name : masked_) {
-    const Tensor weights = step.state(state_named(step, name));
-    set_mask(step, name,
+    const Tensor weights = state_of(states, name);
+    set_mask(states, name, weights,
              spec_.kind == PruneSpec::Kind::kPattern
                  ? pattern_mask(weights, spec_.stays, spec_.of_each, sum_dim_.at(name))
                  : magnitude_mask(weights, spec_.share * part));
@@ -188,7 +188,7 @@ std::vector<WeighedDim> Pruner::weighed() const {
 }
 
 // Groups of which nothing else is known go by their magnitudes: without a batch normalisation, or before a step.
-std::vector<double> Pruner::importance_of(const ChannelGroup& group, const Model& step,
+std::vector<double> Pruner::importance_of(const ChannelGroup& group, const WholeStates& states,
                                           const std::map<std::string, TensorPtr>& values) const {
   if (importance_ == Importance::kScale) {
     const std::vector<double> scales = channel_scales(group, values);
@@ -199,7 +199,7 @@ std::vector<double> Pruner::importance_of(const ChannelGroup& group, const Model
     bool is_known = false;
     for (const ChannelDim& dim : group.dims) {
       if (!dim.produces) continue;
-      const Tensor own = step.state(state_named(step, dim.constant + ".importance"));
+      const Tensor own = state_of(states, dim.constant + ".importance");
       for (int64_t i = 0; i < own.num_elements(); ++i) {
         total[static_cast<size_t>(i / dim.repeat % group.channels)] += own.get_double(i);
         is_known |= own.get_double(i) != 0;
@@ -210,15 +210,15 @@ std::vector<double> Pruner::importance_of(const ChannelGroup& group, const Model
   return channel_magnitudes(group, values);
 }
 
-void Pruner::prune_channels(Model& step, double share) const {
+void Pruner::prune_channels(WholeStates& states, double share) const {
   std::map<std::string, TensorPtr> values;
   std::map<std::string, Tensor> masks;
   for (const std::string& name : masked_) {
-    values[name] = std::make_shared<const Tensor>(step.state(state_named(step, name)));
+    values[name] = std::make_shared<const Tensor>(state_of(states, name));
     masks.emplace(name, ones_like(*values[name]));
   }
   for (const ChannelGroup& group : groups_) {
-    const std::vector<double> magnitude = importance_of(group, step, values);
+    const std::vector<double> magnitude = importance_of(group, states, values);
     std::vector<int64_t> order(magnitude.size());
     std::iota(order.begin(), order.end(), 0);
     std::stable_sort(order.begin(), order.end(), [&](int64_t a, int64_t b) {
@@ -238,7 +238,7 @@ void Pruner::prune_channels(Model& step, double share) const {
         if (is_gone[static_cast<size_t>(i / inner % group.channels)]) mask.set_double(i, 0);
     }
   }
-  for (const auto& [name, mask] : masks) set_mask(step, name, mask);
+  for (const auto& [name, mask] : masks) set_mask(states, name, *values[name], mask);
 }
 
 Graph Pruner::cut(const Graph& learnt, const Model& step) const {
@@ -265,10 +265,10 @@ Graph Pruner::cut(const Graph& learnt, const Model& step) const {
   return with_channels(learnt, groups, kept, standard_ops());
 }
 
-double Pruner::sparsity(const Model& step) const {
+double Pruner::sparsity(const WholeStates& states) const {
   int64_t zeros = 0, all = 0;
   for (const std::string& name : masked_) {
-    const Tensor weights = step.state(state_named(step, name));
+    const Tensor weights = state_of(states, name);
     for (int64_t i = 0; i < weights.num_elements(); ++i) zeros += weights.get_double(i) == 0;
     all += weights.num_elements();
   }

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "driver/engine/model.h"
+#include "driver/training/whole_states.h"
 #include "graph/graph.h"
 #include "train/channels.h"
 #include "train/training_step.h"
@@ -44,18 +45,20 @@ class Pruner {
   // Dimensions whose importance the step is to keep.
   std::vector<WeighedDim> weighed() const;
   // Before an epoch (from 0): weights that are to go become zeros, and stay so. Nothing in the first fifth of the
-  // epochs, ever more up to three fifths of them, as Zhu and Gupta (2017) have it.
-  void at_epoch(Model& step, int64_t epoch, int64_t epochs) const;
+  // epochs, ever more up to three fifths of them, as Zhu and Gupta (2017) have it. All ranks at the same time, each of
+  // which finds the same.
+  void at_epoch(WholeStates& states, int64_t epoch, int64_t epochs) const;
 
   // What is left of a model whose weights have learnt with these masks: without its pruned channels, or the model.
+  // REQUIRES: with channels that go, a step that has all states.
   Graph cut(const Graph& learnt, const Model& step) const;
-  // The share of the masked weights that are zero.
-  double sparsity(const Model& step) const;
+  // The share of the masked weights that are zero. All ranks at the same time.
+  double sparsity(const WholeStates& states) const;
 
  private:
-  void prune_channels(Model& step, double share) const;
+  void prune_channels(WholeStates& states, double share) const;
 
-  std::vector<double> importance_of(const ChannelGroup& group, const Model& step,
+  std::vector<double> importance_of(const ChannelGroup& group, const WholeStates& states,
                                     const std::map<std::string, TensorPtr>& values) const;
 
   const PruneSpec spec_;

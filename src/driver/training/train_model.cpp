@@ -21,6 +21,7 @@
 #include "graph/printer.h"
 #include "ops/op_table.h"
 #include "package/atomic_file.h"
+#include "program/rematerialize.h"
 #include "support/error.h"
 #include "support/refuse.h"
 #include "train/shards.h"
@@ -126,8 +127,10 @@ DataParallel shared_with(const TrainingGroup& group, const TrainSettings& settin
   if (settings.batch % parallel.parts() != 0)
     refuse("TSR-4080", fmt::format("--batch {}", settings.batch),
            fmt::format("a multiple of {}, the number of parts", parallel.parts()));
-  if (settings.zero > 2 && !settings.prune.empty())
-    refuse("TSR-4080", "--prune with --zero 3", "--zero 1 or 2", "masks follow from whole parameters");
+  const bool has_parts = parallel.is_cut() && settings.zero > 2;
+  if ((has_parts || pipeline.is_used() || tensor > 1) && settings.prune.starts_with("channels"))
+    refuse("TSR-4080", "--prune channels of layers that processes have parts of", "--prune 0.8, or 2:4",
+           "or share batches alone, with --zero 0 to 2");
   return parallel;
 }
 
@@ -191,7 +194,7 @@ class Training {
                      .parallel = parallel_};
   }
 
-  void compile();
+  void compile(const TrainingWatch& watch);
   // What there is to say before the first step; goes on from a checkpoint, where there is one.
   TrainingPlan begin();
   TrainingOutcome run(const TrainingWatch& watch, bool keep_interrupted);
@@ -236,7 +239,7 @@ Graph Training::prepared(const DataParallel& how) {
   return with_fake_integers(model, request_);
 }
 
-void Training::compile() {
+void Training::compile(const TrainingWatch& watch) {
   // What a checkpoint is made with is said of one process: any number of them goes on.
   const bool tells = (parallel_.ranks > 1 || parallel_.tensor > 1 || parallel_.pipeline.is_used()) &&
                      !(settings_.checkpoint + settings_.resume).empty();
@@ -262,7 +265,7 @@ void Training::compile() {
   const NumericsMode numerics = numerics_of(request_.driver.compile);
   share_layers(made, parallel_, numerics == NumericsMode::kDeterministic || numerics == NumericsMode::kStrict);
   if (pruner_->is_used())
-    loop_options_.at_epoch = [this](Model& step, int64_t epoch) { pruner_->at_epoch(step, epoch, settings_.epochs); };
+    loop_options_.at_epoch = [this](int64_t epoch) { pruner_->at_epoch(*whole_, epoch, settings_.epochs); };
   loop_options_.skips = settings_.loss_scale > 0;
   learnt_ = made.parameters;
   learnt_.insert(learnt_.end(), made.statistics.begin(), made.statistics.end());
@@ -280,10 +283,15 @@ void Training::compile() {
     return cause_of(step_graph_, inputs, request_);
   };
   made.graph.states = std::move(states);
-  step_ = compiled(std::move(made.graph), request_);
   std::unique_ptr<Model> gather;
   if (!WholeStates::has_everything(made, parallel_))
     gather = compiled(gathering(gathered_bytes(made, parallel_), parallel_, standard_ops()), request_);
+  {
+    const Compiled code = compiled_code(std::move(made.graph), request_);
+    plan_.memory_bytes = session_bytes(code.program);
+    if (watch.compiles) watch.compiles();
+    step_ = loaded(code, request_);
+  }
   whole_.emplace(*step_, made, parallel_, std::move(gather));
 }
 
@@ -320,7 +328,7 @@ TrainingOutcome Training::run(const TrainingWatch& watch, bool keep_interrupted)
            (process_.is_first() || whole_->any_is_shared()))  // all ranks have parts of what is written
     finish = finish_of(request_, *step_, *whole_, *pruner_, learnt_);
   if (process_.is_first() && finish) write_trained(request_, *finish);
-  if (pruner_->is_used()) outcome.sparsity = pruner_->sparsity(*step_);
+  if (pruner_->is_used()) outcome.sparsity = pruner_->sparsity(*whole_);
   if (watch.ends) watch.ends(*step_);
   return outcome;
 }
@@ -353,8 +361,7 @@ TrainingOutcome train_model(const std::string& model, const std::string& output,
   const TrainingRequest request{model, output, settings, driver, group.process.communicator};
   check_bundle(request, group.process);
   Training training(request, data, group);
-  training.compile();
-  if (watch.compiles) watch.compiles();
+  training.compile(watch);
   const TrainingPlan plan = training.begin();
   if (watch.begins) watch.begins(plan);
   return training.run(watch, keep_interrupted);

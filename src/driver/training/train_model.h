@@ -29,6 +29,7 @@ struct TrainingPlan {
   size_t num_parameters = 0;
   int64_t num_numbers = 0;                           // of all parameters
   int64_t parameter_bytes = 0, optimizer_bytes = 0;  // of states of this process
+  int64_t memory_bytes = 0;                          // that its steps take, as planned: all states, and the arena
   size_t train = 0, test = 0;                        // samples
   int64_t steps_per_epoch = 0, batch = 0;
   int64_t steps_done = 0;  // of a checkpoint

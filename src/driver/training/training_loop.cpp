@@ -206,7 +206,7 @@ LoopResult TrainingLoop::run(const std::atomic<bool>& stop, const std::function<
     const int64_t epoch = done / steps_per_epoch_;
     const std::vector<int64_t> rows =
         options_.shuffled ? shuffled(data_.train, options_.seed, static_cast<uint64_t>(epoch)) : data_.train;
-    if (options_.at_epoch && done % steps_per_epoch_ == 0) options_.at_epoch(step_, epoch);
+    if (options_.at_epoch && done % steps_per_epoch_ == 0) options_.at_epoch(epoch);
     EpochReport report;
     report.epoch = epoch + 1;
     double sum = 0;

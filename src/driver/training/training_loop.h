@@ -42,7 +42,7 @@ struct LoopOptions {
   bool classes_last = false;         // scores are [N, ..., classes]
   bool skips = false;                // steps that are not finite are left out, where the loss is scaled
   // Before the first step of an epoch (from 0).
-  std::function<void(Model& step, int64_t epoch)> at_epoch = nullptr;
+  std::function<void(int64_t epoch)> at_epoch = nullptr;
   // What in a step, whose inputs and then states these are, first gave a number that is not finite: a sentence; empty:
   // not known.
   std::function<std::string(const std::vector<Tensor>& inputs)> find_not_finite = nullptr;

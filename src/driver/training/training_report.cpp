@@ -10,6 +10,7 @@ nlohmann::json training_json(const std::string& model, const std::string& output
                            {"parameters", outcome.plan.num_numbers},
                            {"parameter_bytes", outcome.plan.parameter_bytes},
                            {"optimizer_bytes", outcome.plan.optimizer_bytes},
+                           {"memory_bytes", outcome.plan.memory_bytes},
                            {"steps", outcome.steps_done},
                            {"losses", outcome.loop.losses},
                            {"compile_seconds", outcome.plan.compile_seconds},
