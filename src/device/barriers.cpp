@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <map>
+#include <numeric>
 #include <optional>
 #include <utility>
 #include <vector>
@@ -12,8 +13,9 @@
 namespace tessera::inline device {
 namespace {
 
-constexpr int64_t kAnywhere = -1;  // instead of one slot
-constexpr int kMostPeriods = 8;    // of a loop that are followed
+constexpr int64_t kAnywhere = -1;   // instead of one slot
+constexpr int kMostPeriods = 8;     // of a loop that are followed
+constexpr int64_t kMostSlots = 64;  // that come round in one
 
 // Memory that several threads reach, by slots, as far as a statement or expression touches it: with whether the first
 // thread of a block alone does.
@@ -201,17 +203,22 @@ class BarrierPlacer {
     const State before = state;
     if (!follow(s, state)) {
       state = before;
-      place(s->stmts[0], state);                                   // the first iteration
-      if (!is_const_int(s->extent, 1)) place(s->stmts[0], state);  // any later one
+      place(s->stmts[0], state);  // the first iteration
+      if (!is_const_int(s->extent, 1)) {
+        const State first = state;
+        place(s->stmts[0], state);  // any later one
+        if (!as_int(s->extent)) state.add(first);
+      }
     }
     if (as_int(s->extent).value_or(0) < 1) state.add(before);
   }
 
   // The loop's iterations one by one, until nothing new comes. False where it has no slots, or there is no end.
   bool follow(const Stmt& s, State& state) {
-    int64_t period = 1;
+    int64_t period = 1;  // in which all slots come round
     const auto see = [&](const Buffer& buffer, const std::vector<Expr>& indices) {
-      period = std::max(period, slots_of(buffer, indices, s->var));
+      if (const int64_t slots = slots_of(buffer, indices, s->var); slots > 1 && period <= kMostSlots)
+        period = std::lcm(period, slots);
     };
     walk(
         s->stmts[0],
@@ -222,18 +229,30 @@ class BarrierPlacer {
           if (e->kind == ExprKind::kLoad) see(*e->buffer, e->operands);
         });
     const auto begin = as_int(s->begin);
-    if (period == 1 || !begin) return false;
+    if (period == 1 || period > kMostSlots || !begin) return false;
     const auto extent = as_int(s->extent);
     std::vector<std::pair<State, int>> behind;  // each iteration, with the changes so far
-    bool ends = false;
-    for (int64_t i = 0; i < kMostPeriods * period && !ends; ++i) {
-      followed_[s->var.get()] = Expr(*begin + i);
+    const auto repeats = [&] {
+      const size_t last = behind.size() - 1, before = last - static_cast<size_t>(period);
+      return behind.size() > static_cast<size_t>(period) && behind[before] == behind[last];
+    };
+    do {
+      followed_[s->var.get()] = Expr(*begin + static_cast<int64_t>(behind.size()));
       place(s->stmts[0], state);
       behind.emplace_back(state, changes_);
-      ends = (extent && i + 1 >= *extent) || (i >= period && behind[static_cast<size_t>(i - period)] == behind.back());
-    }
+      if (extent && static_cast<int64_t>(behind.size()) >= *extent) break;  // that was the last one
+    } while (!repeats() && static_cast<int64_t>(behind.size()) < kMostPeriods * period);
     followed_.erase(s->var.get());
-    return ends;
+    if (extent && static_cast<int64_t>(behind.size()) >= *extent) return true;
+    if (!repeats()) return false;
+    // It ends behind an iteration of any place in the period; where nobody knows how many there are, behind any.
+    const auto last = static_cast<int64_t>(behind.size()) - 1;
+    if (extent) {
+      state = behind[static_cast<size_t>(last - period + (*extent - 1 - last) % period)].first;
+    } else {
+      for (const auto& [other, changes] : behind) state.add(other);
+    }
+    return true;
   }
 
   Launch& launch_;

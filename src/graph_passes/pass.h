@@ -42,6 +42,12 @@ struct PassContext {
   }
 };
 
+// Whether an accelerator multiplies the node's bytes.
+inline bool is_of_unit(const PassContext& ctx, const Node& node) {
+  const auto device = ctx.device_products ? ctx.device_products(node) : std::nullopt;
+  return device && dtype_bits(device->x) == 8;
+}
+
 // A pure function of the graph and the context. The result verifies, has the same inputs and outputs (names, types and
 // order), states and checks, and computes the same values, as far as its row says.
 struct GraphPass {

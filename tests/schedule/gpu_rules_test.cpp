@@ -317,6 +317,45 @@ TEST(ThreadForm, CopiesAheadOfWhatIsRead) {
   EXPECT_EQ(counts.waits, 1);
 }
 
+// A ring is read behind its loop: the last iteration, not the one in which places began to repeat, says what is there.
+TEST(ThreadForm, LoopsThatEndAnywhereInTheRing) {
+  const auto loops_of = [](const std::string& type, const std::string& store, const std::string& symbols,
+                           const std::string& extent, const std::string& dims, const std::string& read) {
+    return fmt::format(
+        "kernel @k{0}(x: {1}[9,4{2}]) -> (y: {1}[4]) {{\n  blockIdx.x for b in 0..1 {{\n    alloc p: {1}[2,4{2}] "
+        "local\n"
+        "    for i in 0..{3} {{ threadIdx.x for t in 0..4 {{ {4} }} }}\n"
+        "    threadIdx.x for t in 0..4 {{ y[t] = p[{5}, (3 - t){6}] }} }} }}",
+        symbols, type, dims, extent, store, read, dims.empty() ? "" : ", t");
+  };
+  const std::string plain = "p[floormod(i, 2), t] = x[i, t]";
+  const std::string copy =
+      "tensorized \"cuda.copy.bf16\" { vectorized for l in 0..8 { p[floormod(i, 2), t, l] = x[i, t, l] } }";
+  for (const int64_t extent : {2, 3, 5, 6, 9})
+    for (const bool copies : {false, true})
+      for (const bool open : {false, true}) {
+        SCOPED_TRACE(fmt::format("{} iterations{}{}", extent, copies ? ", copied" : "", open ? ", open" : ""));
+        const std::string read = fmt::format("{}", (extent - 1) % 2);
+        LoopProgram program =
+            parse_loop_program(loops_of(copies ? "bf16" : "f32", copies ? copy : plain, open ? "<n>" : "",
+                                        open ? "n" : fmt::format("{}", extent), copies ? ",8" : "", read));
+        const DeviceKernel kernel = thread_form(program);
+        ASSERT_EQ(kernel.problem, "");
+        // Before what is read, and, where slots come again, before they are stored to.
+        EXPECT_EQ(kernel.launches[0].barriers.size(), extent > 2 || open ? 2U : 1U);
+        if (open) {
+          int least = copies ? 9 : 0;
+          for (const auto& [statement, under_way] : kernel.launches[0].waits) least = std::min(least, under_way);
+          EXPECT_EQ(least, 0);
+          continue;
+        }
+        std::mt19937 random(1);
+        const std::vector<Tensor> given = random_params(program, random);
+        Counts counts;
+        expect_threads_agree(program, given, by_loops(program, given), counts, false);
+      }
+}
+
 // What stands outside of thread loops happens once.
 TEST(ThreadForm, FirstThreadsAndSmallerNests) {
   const Form form = form_of(R"(kernel @k(x: f32[8]) -> (y: f32[8], z: f32[1]) {

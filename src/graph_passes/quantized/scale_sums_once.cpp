@@ -251,7 +251,7 @@ class Scaler {
       if (largest(term.factor) > kLargest) return false;
       const Node* node = graph_.producer(term.value);
       if (graph_.type(term.value).dtype != DType::kI32 || (!is_op(node, "conv") && !is_op(node, "matmul"))) continue;
-      if (ctx_.device_products && ctx_.device_products(*node)) return false;
+      if (is_of_unit(ctx_, *node)) return false;
       any = true;
     }
     return any;

@@ -24,7 +24,7 @@ bool becomes_bytes(const Graph& graph, const PassContext& ctx, const AffineChain
   const Node* product = graph.producer(cast->inputs[0]);
   if (is_op(product, "add") || is_op(product, "sub")) product = graph.producer(product->inputs[0]);
   if (!is_op(product, "conv") && !is_op(product, "matmul")) return false;
-  if (ctx.device_products && ctx.device_products(*product)) return false;
+  if (is_of_unit(ctx, *product)) return false;
   return uses[static_cast<size_t>(last.outputs[0])] == 1 && std::ranges::any_of(graph.nodes(), [&](const Node& node) {
            return is_op(&node, "round") && node.inputs[0] == last.outputs[0];
          });
