@@ -141,6 +141,29 @@ def check_graphs(binary, count):
             count.result(what, 0.0 if right else f"{got} captures and starts instead of {(captures, starts)}: {done.stdout[-300:]}")
 
 
+def check_bytes(binary, count):
+    """A convolution of bytes scales its sums by one multiply-add, as for every other target."""
+    random = np.random.default_rng(3)
+    constants = {"s": np.array(0.1, np.float32), "z": np.array(3, np.uint8), "t": np.array(0.02, np.float32), "n": np.array(0, np.int8),
+                 "w": random.integers(-50, 50, (32, 16, 3, 3)).astype(np.int8), "b": random.standard_normal(32).astype(np.float32)}
+    nodes = [helper.make_node("QuantizeLinear", ["x", "s", "z"], ["xq"]), helper.make_node("DequantizeLinear", ["xq", "s", "z"], ["xd"]),
+             helper.make_node("DequantizeLinear", ["w", "t", "n"], ["wd"]),
+             helper.make_node("Conv", ["xd", "wd", "b"], ["c"], pads=[1, 1, 1, 1]), helper.make_node("Relu", ["c"], ["r"]),
+             helper.make_node("QuantizeLinear", ["r", "s", "z"], ["yq"]), helper.make_node("DequantizeLinear", ["yq", "s", "z"], ["y"])]
+    graph = helper.make_graph(nodes, "bytes", [helper.make_tensor_value_info("x", TensorProto.FLOAT, [1, 16, 14, 14])],
+                              [helper.make_tensor_value_info("y", TensorProto.FLOAT, [1, 32, 14, 14])],
+                              [numpy_helper.from_array(value, key) for key, value in constants.items()])
+    with tempfile.TemporaryDirectory() as work:
+        onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8), f"{work}/m.onnx")
+        for language in ("cuda", "opencl"):
+            source = f"{work}/kernels.{language}"
+            problem = runs.tessera(binary, "compile", f"{work}/m.onnx", "--emit", language, "-o", source)
+            if not problem:
+                with open(source) as f:
+                    problem = "" if "fmaf(((f32)total)" in f.read() else "sums are not scaled by one multiply-add"
+            count.result(f"bytes in {language}", problem or 0.0)
+
+
 def narrow_cases(random):
     """Products and attention: name, model, inputs, and the smaller precision that they are compiled for."""
     def model_of(nodes, inputs, shape, constants):
@@ -258,6 +281,7 @@ def main():
     check_graphs(binary, count)
     check_shim(binary, count, chosen or (QUICK if runs.is_full() else ["resnet18"]))
     nvcc, clang = find_nvcc(), shutil.which("clang++-19")
+    check_bytes(binary, count)
     check_narrow(binary, count, nvcc)
     networks = QUICK + LARGE
     if not runs.is_full():
