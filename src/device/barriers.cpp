@@ -100,9 +100,16 @@ class BarrierPlacer {
     const Expr step = simplify(substitute(number, {{var.get(), var + Expr(1)}}) - number, {});
     return as_int(step) ? as_int(slot->operands[1]).value_or(0) : 0;
   }
+  // Which one: a constant, or, of loops that are followed, the iteration's, where it is one that slots_of knows.
   int64_t slot_of(const Buffer& buffer, const std::vector<Expr>& indices) const {
     if (!shared_.contains(&buffer) || indices.size() < 2) return kAnywhere;
-    return as_int(simplify(substitute(indices[0], followed_), {})).value_or(kAnywhere);
+    VarMap iteration;
+    for (const auto& [var, number] : followed_) {
+      if (!uses_var(indices[0], var)) continue;
+      if (slots_of(buffer, indices, var) == 0) return kAnywhere;
+      iteration[var.get()] = Expr(number);
+    }
+    return as_int(simplify(substitute(indices[0], iteration), {})).value_or(kAnywhere);
   }
 
   Touched touched_by(const Stmt& s) const {
@@ -236,13 +243,14 @@ class BarrierPlacer {
       const size_t last = behind.size() - 1, before = last - static_cast<size_t>(period);
       return behind.size() > static_cast<size_t>(period) && behind[before] == behind[last];
     };
+    followed_.emplace_back(s->var, 0);
     do {
-      followed_[s->var.get()] = Expr(*begin + static_cast<int64_t>(behind.size()));
+      followed_.back().second = *begin + static_cast<int64_t>(behind.size());
       place(s->stmts[0], state);
       behind.emplace_back(state, changes_);
       if (extent && static_cast<int64_t>(behind.size()) >= *extent) break;  // that was the last one
     } while (!repeats() && static_cast<int64_t>(behind.size()) < kMostPeriods * period);
-    followed_.erase(s->var.get());
+    followed_.pop_back();
     if (extent && static_cast<int64_t>(behind.size()) >= *extent) return true;
     if (!repeats()) return false;
     // It ends behind an iteration of any place in the period; where nobody knows how many there are, behind any.
@@ -258,8 +266,8 @@ class BarrierPlacer {
   Launch& launch_;
   const std::set<const StmtNode*>& nests_;
   std::set<const Buffer*> shared_;
-  VarMap followed_;  // loops' variables, and the iteration
-  int changes_ = 0;  // barriers and waits that have come
+  std::vector<std::pair<Var, int64_t>> followed_;  // loops around the current place, and their iterations
+  int changes_ = 0;                                // barriers and waits that have come
 };
 
 }  // namespace

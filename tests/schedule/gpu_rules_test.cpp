@@ -291,7 +291,7 @@ TEST(ThreadForm, LoopsGoRound) {
 // under way, and one barrier a round keeps slots apart.
 TEST(ThreadForm, CopiesAheadOfWhatIsRead) {
   const auto from = [&](const std::string& piece, const std::string& slot) {
-    return fmt::format(fmt::runtime("tensorized \"cuda.copy.bf16\" {{ vectorized for l in 0..8 {{ "
+    return fmt::format(fmt::runtime("tensorized \"cuda.copy.b16\" {{ vectorized for l in 0..8 {{ "
                                     "p[{1}, t, l] = x[{0}, t, l] }} }}"),
                        piece, slot);
   };
@@ -330,7 +330,7 @@ TEST(ThreadForm, LoopsThatEndAnywhereInTheRing) {
   };
   const std::string plain = "p[floormod(i, 2), t] = x[i, t]";
   const std::string copy =
-      "tensorized \"cuda.copy.bf16\" { vectorized for l in 0..8 { p[floormod(i, 2), t, l] = x[i, t, l] } }";
+      "tensorized \"cuda.copy.b16\" { vectorized for l in 0..8 { p[floormod(i, 2), t, l] = x[i, t, l] } }";
   for (const int64_t extent : {2, 3, 5, 6, 9})
     for (const bool copies : {false, true})
       for (const bool open : {false, true}) {
@@ -354,6 +354,26 @@ TEST(ThreadForm, LoopsThatEndAnywhereInTheRing) {
         Counts counts;
         expect_threads_agree(program, given, by_loops(program, given), counts, false);
       }
+}
+
+// An index that stays a while, and then moves on, is no ring: it may be any slot.
+TEST(ThreadForm, SlotsThatStayAWhile) {
+  const Form form = form_of(R"(kernel @k(x: f32[8,4]) -> (y: f32[8,4], z: f32[4]) {
+  blockIdx.x for b in 0..1 {
+    alloc p: f32[2,4] local
+    alloc q: f32[2,4] local
+    threadIdx.x for t in 0..4 { p[0, t] = x[0, t] }
+    threadIdx.x for t in 0..4 { p[1, t] = x[1, t] }
+    threadIdx.x for t in 0..4 { z[t] = (p[0, (3 - t)] + p[1, (3 - t)]) }
+    for i in 0..8 {
+      threadIdx.x for t in 0..4 { q[floormod(i, 2), t] = p[floormod(floordiv(i, 4), 2), (3 - t)] }
+      threadIdx.x for t in 0..4 { y[i, t] = q[floormod(i, 2), (3 - t)] }
+      threadIdx.x for t in 0..4 { p[floormod((floordiv(i, 4) + 1), 2), t] = x[i, t] } } } })");
+  ASSERT_EQ(form.kernel.problem, "");
+  std::mt19937 random(1);
+  const std::vector<Tensor> given = random_params(form.program, random);
+  Counts counts;
+  expect_threads_agree(form.program, given, by_loops(form.program, given), counts, false);
 }
 
 // What stands outside of thread loops happens once.
@@ -443,7 +463,7 @@ TEST(GpuText, CopiesOfCuda) {
   blockIdx.x for b in 0..1 {
     alloc p: bf16[4096,8] local
     threadIdx.x for t in 0..8 { for i in 0..512 {
-      tensorized "cuda.copy.bf16" { vectorized for l in 0..8 { p[((i * 8) + t), l] = x[((i * 8) + t), l] } } } }
+      tensorized "cuda.copy.b16" { vectorized for l in 0..8 { p[((i * 8) + t), l] = x[((i * 8) + t), l] } } } }
     threadIdx.x for u in 0..8 { y[u] = p[(u * 512), 7] } } })";
   const std::string text = text_of(loops, cuda_cpp());
   EXPECT_THAT(text, testing::HasSubstr("u16 *const p = (u16 *)(tsr_shared + 0);"));

@@ -141,6 +141,14 @@ VarMap AttentionMembers::rows_at(const AttentionPart& part, const Expr& query) c
   return at;
 }
 
+LoopProgram AttentionMembers::program_of(Stmt body) const {
+  LoopProgram program;
+  program.name = joined_.name;
+  program.params = params_;
+  program.body = std::move(body);
+  return program;
+}
+
 Expr AttentionMembers::score(const Expr& query, const Expr& key, const Expr& sum) const {
   VarMap at = rows_at(scores_, query);
   at[scores_.rest[0].var.get()] = key;

@@ -31,6 +31,8 @@ class AttentionMembers {
   // Finds the members. The reason why the program is no attention; empty when it is.
   std::string find_members();
 
+  LoopProgram program_of(Stmt body) const;
+
   // Tiles of `columns` keys that some row of a tile of `rows` queries sees.
   Expr visible(const Expr& tile, int64_t rows, int64_t columns) const;
   // A member's rows at a query of the block's plane.

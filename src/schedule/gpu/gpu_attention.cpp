@@ -32,11 +32,7 @@ class AttentionKernel : AttentionMembers {
   GpuRuleResult run() {
     if (std::string why = find_members(); !why.empty()) return Declined{std::move(why)};
     if (std::string why = choose_sizes(); !why.empty()) return Declined{std::move(why)};
-    LoopProgram program;
-    program.name = joined_.name;
-    program.params = params_;
-    program.body = build();
-    return program;
+    return program_of(build());
   }
 
  private:

@@ -54,11 +54,7 @@ class WarpAttention : AttentionMembers {
     if (!query_ || !key_ || !value_ || query_.dtype() != key_.dtype() || query_.dtype() != value_.dtype())
       return Declined{"queries, keys and values are not all bf16 or f16"};
     if (std::string why = choose_sizes(); !why.empty()) return Declined{std::move(why)};
-    LoopProgram program;
-    program.name = joined_.name;
-    program.params = params_;
-    program.body = build();
-    return program;
+    return program_of(build());
   }
 
  private:

@@ -21,7 +21,8 @@ namespace tessera::inline schedule {
 struct GpuLimits {
   int64_t threads = 256;            // of a block; a power of two, at least 64
   int64_t shared_bytes = 32 << 10;  // of a block
-  // Of a block that has few others beside it; with asynchronous copies (IntrinsicCode::kAsyncCopy). 0: it has none.
+  // Of a block whose pieces are copied ahead (IntrinsicCode::kAsyncCopy), with few others beside it. 0: products fetch
+  // by registers, and nothing has more than shared_bytes.
   int64_t staged_bytes = 0;
   int64_t wanted_threads = 1 << 13;  // that keep a device busy
   bool warp_products = false;        // tensor cores: products of bf16 and f16 by the threads of a warp

@@ -66,7 +66,7 @@ Stmt WarpOperand::each_move(const WarpThread& thread, int64_t num_threads,
 
 Stmt WarpOperand::copy(const Expr& stage, const WarpThread& thread, int64_t num_threads, const Read& read,
                        Bounds& bounds) const {
-  const TensorIntrinsic* intrinsic = find_intrinsic(layout_.dtype == DType::kF16 ? "cuda.copy.f16" : "cuda.copy.bf16");
+  const TensorIntrinsic* intrinsic = find_intrinsic("cuda.copy.b16");
   return each_move(
       thread, num_threads,
       [&](const Expr&, const Expr& place, const Expr& step) {

@@ -45,7 +45,7 @@ intrinsic "cuda.mma.f16" {
   shape [16, 8]
   code warp_product
 }
-intrinsic "cuda.copy.bf16" {
+intrinsic "cuda.copy.b16" {
   doc "cp.async: 16 bytes that go to memory of the block while the thread goes on"
   pattern kernel @copy<A, B>(a: bf16[A]) -> (b: bf16[B]) {
     vectorized for l in 0..8 {
@@ -53,17 +53,7 @@ intrinsic "cuda.copy.bf16" {
     }
   }
   exactly
-  open A, B
-  code async_copy
-}
-intrinsic "cuda.copy.f16" {
-  doc "cp.async: 16 bytes that go to memory of the block while the thread goes on"
-  pattern kernel @copy<A, B>(a: f16[A]) -> (b: f16[B]) {
-    vectorized for l in 0..8 {
-      b[l] = a[l]
-    }
-  }
-  exactly
+  moves
   open A, B
   code async_copy
 }
